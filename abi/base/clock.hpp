@@ -1,0 +1,21 @@
+// The two clocks of the product. Deadlines are CLOCK_MONOTONIC, in ns; wall time only for people and guests.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+namespace hf {
+
+[[nodiscard]] inline std::int64_t monotonic_ns() {
+    timespec ts{};
+    ::clock_gettime(CLOCK_MONOTONIC, &ts);
+    return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+[[nodiscard]] inline std::int64_t wall_ms() {
+    timespec ts{};
+    ::clock_gettime(CLOCK_REALTIME, &ts);
+    return std::int64_t{ts.tv_sec} * 1000 + ts.tv_nsec / 1'000'000;
+}
+
+}  // namespace hf

@@ -1,0 +1,24 @@
+// Bounds that both sides of a link know by name. Each says where its number comes from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hf {
+
+// A record's hard limit, header and envelope included (design 2.6).
+inline constexpr std::size_t kRecordBytesMax = 64 * 1024;
+// Until bulk regions carry more: body, value, merged entry and a class's state (design 2.6).
+// 48 KiB leaves a quarter of the record to keys, headers and envelopes.
+inline constexpr std::size_t kPayloadBytesMax = 48 * 1024;
+// Response headers of an actor and request headers that reach it: what is left beside a full body.
+inline constexpr std::size_t kHeaderBytesMax = 12 * 1024;
+// An escaped unit; S3 keys end at 1024 bytes and a key carries prefix, sequence and nonce too (protocol 2).
+inline constexpr std::size_t kUnitBytesMax = 400;
+// Verifier: our depth and table bounds, not flatbuffers' defaults (style, "Around shared memory").
+inline constexpr unsigned kVerifyDepthMax = 8;
+inline constexpr unsigned kVerifyTablesDefault = 64;
+// Candidates inline in one Place (design 2, ABI table).
+inline constexpr std::size_t kCandidatesMax = 64;
+
+}  // namespace hf

@@ -100,6 +100,7 @@ struct NodeRecord {
     std::optional<std::uint64_t> dead;    // by the peer that fenced it
     std::uint64_t reaped = 0;
     std::string unknown;  // lines this version does not know, verbatim
+    std::map<int, std::string> other_lines;  // lines 3, 4, 7 and 8 as another writer left them; survive a rewrite
 };
 
 // Pure functions between structs and bytes. The same struct always gives the same bytes.

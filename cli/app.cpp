@@ -1,0 +1,359 @@
+#include "cli/app.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <utility>
+
+#include "cli/exit_codes.hpp"
+#include "cli/show.hpp"
+#include "cli/text.hpp"
+#include "cli/wire.hpp"
+
+namespace hf::cli {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// A loop turn of a busy node is milliseconds; five seconds of silence mean that something is wrong.
+constexpr milliseconds kAskTimeout{5'000};
+// Three stages of at most 2 s, a start of at most 10 s, and as much again for a roll-back.
+constexpr milliseconds kSwapTimeout{60'000};
+// One page of actors: 1 000 rows of the longest names stay below the line bound of 1 MiB.
+constexpr std::uint32_t kActorsPage = 100;
+constexpr std::uint32_t kActorsPageMax = 1'000;
+
+constexpr const char* kFooter =
+    "Which node: --node DIR, else $HOLDFAST_DATA, else the one of `./dev run` when this program "
+    "lies in its build tree,\n"
+    "else /var/lib/holdfast.\n"
+    "Exit codes: 0 done; 1 the node says no; 2 wrong command line or configuration; 3 no node "
+    "reachable;\n"
+    "4 the node did not answer in time.\n";
+
+struct Options {
+    std::string node;
+    std::string timeout;
+    bool json = false;
+
+    std::string plugin;
+    std::string policy;
+    std::string binary;
+    std::vector<std::string> settings;
+    std::string expect;
+
+    std::string class_name;
+    std::uint32_t limit = kActorsPage;
+    std::string after;
+    bool all = false;
+
+    std::string file;
+};
+
+// A command line in the making. Each command leaves its action in `action`; parsing runs nothing.
+class App {
+public:
+    App(const Surroundings& around, std::ostream& out, std::ostream& err)
+        : around_(around), out_(out), err_(err) {
+        cli_.name("holdfast");
+        cli_.footer(kFooter);
+        cli_.set_version_flag("--version", "holdfast " HF_VERSION);
+        cli_.add_option("--node", options_.node, "data directory of the node")->type_name("DIR");
+        cli_.add_option("--timeout", options_.timeout, "how long to wait: 500ms, 5s, 2m")
+            ->type_name("TIME");
+        cli_.add_flag("--json", options_.json, "one line of JSON on standard output");
+        cli_.require_subcommand(1);
+        add_looking();
+        add_swapping();
+        add_offline();
+    }
+
+    int run(std::vector<std::string> words) {
+        const bool wants_json = std::find(words.begin(), words.end(), "--json") != words.end();
+        std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+        try {
+            cli_.parse(std::move(words));
+        } catch (const CLI::Success& asked) {  // --help, --version
+            return cli_.exit(asked, out_, err_);
+        } catch (const CLI::RequiredError& error) {
+            // CLI11 counts what is missing before it looks at what it did not know.
+            options_.json = wants_json;
+            const std::vector<std::string> unknown = cli_.remaining(true);
+            return fail(Exit::Usage,
+                        "usage",
+                        (unknown.empty() ? std::string(error.what())
+                                         : "no such command: " + unknown.front()) +
+                            " (see holdfast --help)");
+        } catch (const CLI::ParseError& error) {
+            options_.json = wants_json;
+            return fail(Exit::Usage, "usage", std::string(error.what()) + " (see holdfast --help)");
+        }
+        if (!options_.timeout.empty() && !parse_duration(options_.timeout))
+            return fail(
+                Exit::Usage,
+                "usage",
+                "--timeout " + options_.timeout + ": want 1ms to 60m, such as 500ms, 5s or 2m");
+        return action_();
+    }
+
+private:
+    CLI::App* command(CLI::App& parent,
+                      const char* name,
+                      const char* what,
+                      const char* example,
+                      std::function<int()> action) {
+        CLI::App* one = parent.add_subcommand(name, what);
+        one->footer(std::string("Example:\n  ") + example + "\n");
+        one->fallthrough();  // --json, --node and --timeout may follow the command
+        one->final_callback([this, action = std::move(action)] { action_ = action; });
+        return one;
+    }
+
+    CLI::App* group(const char* name, const char* what) {
+        CLI::App* one = cli_.add_subcommand(name, what);
+        one->fallthrough();
+        one->require_subcommand(1);
+        return one;
+    }
+
+    void add_looking() {
+        command(cli_,
+                "status",
+                "the node, its policies, links and missing walls",
+                "holdfast status --json",
+                [this] {
+                    return query({{"op", "status"}}, show_status);
+                });
+        command(cli_,
+                "plugins",
+                "each plugin: state, generation, restarts, last exit, bad builds",
+                "holdfast plugins",
+                [this] {
+                    return query({{"op", "plugins"}}, show_plugins);
+                });
+        CLI::App* actors = command(cli_,
+                                   "actors",
+                                   "the actors this node holds",
+                                   "holdfast actors --class counter --limit 20",
+                                   [this] { return list_actors(); });
+        actors->add_option("--class", options_.class_name, "only this class")->type_name("CLASS");
+        actors->add_option("--limit", options_.limit, "how many at once")
+            ->check(CLI::Range(1U, kActorsPageMax))
+            ->capture_default_str();
+        actors->add_option("--after", options_.after, "go on behind this unit")->type_name("UNIT");
+        actors->add_flag("--all", options_.all, "page until the end");
+    }
+
+    void add_swapping() {
+        CLI::App* swap = command(
+            cli_,
+            "swap",
+            "run another policy or binary, live; comes back when it serves or was rolled back",
+            "holdfast swap placement --policy least-loaded\n"
+            "  holdfast swap placement --binary ./my-policy --set limit=10",
+            [this] { return swap_plugin(); });
+        swap->add_option("plugin", options_.plugin, "placement or drain")->required();
+        swap->add_option("--policy", options_.policy, "the policy's name")->type_name("NAME");
+        swap->add_option("--binary", options_.binary, "the plugin's executable")->type_name("PATH");
+        swap->add_option("--set", options_.settings, "a setting of the policy, may be repeated")
+            ->type_name("KEY=VALUE")
+            ->take_all()
+            ->allow_extra_args(false);
+        swap->add_option("--expect",
+                         options_.expect,
+                         "same: an answer that differs from the old one's rolls back")
+            ->check(CLI::IsMember({"same"}));
+        CLI::App* back =
+            command(cli_,
+                    "rollback",
+                    "back to what served before the last swap",
+                    "holdfast rollback placement",
+                    [this] {
+                        return change({{"op", "rollback"}, {"plugin", options_.plugin}});
+                    });
+        back->add_option("plugin", options_.plugin, "placement or drain")->required();
+        CLI::App* reset = command(*group("plugin", "one plugin"),
+                                  "reset",
+                                  "start a failed plugin afresh and forget its bad builds",
+                                  "holdfast plugin reset runtime",
+                                  [this] {
+                                      return change({{"op", "reset"}, {"plugin", options_.plugin}});
+                                  });
+        reset->add_option("plugin", options_.plugin, "the plugin's name")->required();
+    }
+
+    void add_offline() {
+        CLI::App* config = group("config", "agent.toml");
+        CLI::App* check = command(
+            *config,
+            "check",
+            "judge a file without starting anything; needs no node",
+            "holdfast config check /etc/holdfast/agent.toml",
+            [this] {
+                return beside("holdfastd", "--check-config", config_file(around_, options_.file));
+            });
+        check
+            ->add_option(
+                "file", options_.file, "default: ./agent.toml, else /etc/holdfast/agent.toml")
+            ->type_name("FILE");
+        CLI::App* show = command(*config,
+                                 "show",
+                                 "every effective value and who set it: of a file, or of the "
+                                 "running node when no file is named",
+                                 "holdfast config show agent.toml --json",
+                                 [this] { return config_show(); });
+        show->add_option(
+                "file", options_.file, "without it: the running node's, else the default file's")
+            ->type_name("FILE");
+        CLI::App* build =
+            command(cli_,
+                    "build",
+                    "compile and judge an actor's module as the node would; needs no node",
+                    "holdfast build counter.wasm",
+                    [this] { return beside("holdfast-wasm-build", "--inspect", options_.file); });
+        build->add_option("module", options_.file, "the .wasm file")
+            ->required()
+            ->type_name("MODULE.wasm");
+    }
+
+    [[nodiscard]] std::filesystem::path data() const {
+        return data_directory(around_, options_.node);
+    }
+
+    [[nodiscard]] milliseconds timeout(milliseconds otherwise) const {
+        return parse_duration(options_.timeout).value_or(otherwise);
+    }
+
+    int fail(Exit exit, const std::string& code, const std::string& message) {
+        if (options_.json)
+            out_ << Json{{"error", {{"code", code}, {"message", message}}}}.dump(
+                        -1, ' ', false, Json::error_handler_t::replace)
+                 << '\n';
+        err_ << "holdfast: " << printable(message) << '\n';
+        return static_cast<int>(exit);
+    }
+
+    int fail(const Answer& answer) { return fail(answer.exit, answer.code, answer.message); }
+
+    int print(const Json& result, const std::function<void(std::ostream&, const Json&)>& show) {
+        if (options_.json)
+            out_ << result.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+        else
+            show(out_, result);
+        return static_cast<int>(Exit::Ok);
+    }
+
+    int query(const Json& request, const std::function<void(std::ostream&, const Json&)>& show) {
+        const Answer answer = ask(data(), request, timeout(kAskTimeout));
+        return answer.exit == Exit::Ok ? print(answer.result, show) : fail(answer);
+    }
+
+    // Something that changes the node and may take its time.
+    int change(const Json& request) {
+        const Answer answer =
+            ask(data(), request, timeout(kSwapTimeout), [this](const Json& progress) {
+                err_ << "holdfast: " << line_of(progress)
+                     << std::endl;  // seen at once, also through a pipe
+            });
+        if (answer.exit != Exit::Ok) return fail(answer);
+        print(answer.result, show_fields);
+        // A roll-back is an answer, not a failure to answer; for a script it is a no all the same.
+        const std::string outcome = field(answer.result, "outcome");
+        const bool rolled_back = outcome == "rolled-back" || outcome == "rolled_back";
+        return static_cast<int>(rolled_back ? Exit::No : Exit::Ok);
+    }
+
+    int swap_plugin() {
+        Json request{{"op", "swap"}, {"plugin", options_.plugin}};
+        if (options_.policy.empty() && options_.binary.empty() && options_.settings.empty())
+            return fail(Exit::Usage, "usage", "swap what? Give --policy, --binary or --set");
+        if (!options_.policy.empty()) request["policy"] = options_.policy;
+        if (!options_.binary.empty()) {
+            // The node has another working directory.
+            const auto binary = (around_.working_dir / options_.binary).lexically_normal();
+            std::error_code ignored;
+            if (!std::filesystem::is_regular_file(binary, ignored))
+                return fail(Exit::Usage, "usage", "--binary " + options_.binary + ": no such file");
+            request["binary"] = binary.string();
+        }
+        Json settings = Json::object();
+        for (const std::string& setting : options_.settings) {
+            const auto equals = setting.find('=');
+            const std::string key = setting.substr(0, equals);
+            if (equals == std::string::npos || key.empty())
+                return fail(Exit::Usage, "usage", "--set " + setting + ": want KEY=VALUE");
+            if (settings.contains(key))
+                return fail(Exit::Usage, "usage", "--set " + key + " is given twice");
+            settings[key] = setting.substr(equals + 1);
+        }
+        if (!settings.empty()) request["settings"] = std::move(settings);
+        if (!options_.expect.empty()) request["expect"] = options_.expect;
+        return change(request);
+    }
+
+    int list_actors() {
+        Json all{{"actors", Json::array()}, {"more", false}};
+        std::string after = options_.after;
+        for (;;) {
+            Json request{{"op", "actors"}, {"limit", options_.limit}};
+            if (!options_.class_name.empty()) request["class"] = options_.class_name;
+            if (!after.empty()) request["after"] = after;
+            const Answer answer = ask(data(), request, timeout(kAskTimeout));
+            if (answer.exit != Exit::Ok) return fail(answer);
+            if (!options_.all) return print(answer.result, show_actors);
+            const Json page = answer.result.is_object()
+                                  ? answer.result.value("actors", Json::array())
+                                  : Json::array();
+            if (page.is_array())
+                all["actors"].insert(all["actors"].end(), page.begin(), page.end());
+            const std::string last =
+                page.is_array() && !page.empty() ? field(page.back(), "unit") : after;
+            // A node that says "more" but does not get on would keep us here for ever.
+            if (field(answer.result, "more") != "yes" || last == after) break;
+            after = last;
+        }
+        return print(all, show_actors);
+    }
+
+    int config_show() {
+        if (options_.file.empty() && listens(data()))
+            return query({{"op", "config-show"}}, show_config);
+        return beside("holdfastd", "--show-config", config_file(around_, options_.file));
+    }
+
+    int beside(const std::string& program,
+               const std::string& flag,
+               const std::filesystem::path& file) {
+        std::vector<std::string> arguments{flag, file.string()};
+        if (options_.json) arguments.emplace_back("--json");
+        out_.flush();
+        const auto code = run_beside(around_, program, arguments);
+        if (code) return *code;
+        const Exit exit = code.error().code == Code::NotFound ? Exit::Usage : Exit::No;
+        return fail(
+            exit, code.error().code == Code::NotFound ? "not_found" : "io", code.error().message);
+    }
+
+    const Surroundings& around_;
+    std::ostream& out_;
+    std::ostream& err_;
+    Options options_;
+    CLI::App cli_{"The operator's command line of a Holdfast node."};
+    std::function<int()> action_ = [] { return static_cast<int>(Exit::Usage); };
+};
+
+}  // namespace
+
+int run(const std::vector<std::string>& words,
+        const Surroundings& around,
+        std::ostream& out,
+        std::ostream& err) {
+    App app(around, out, err);
+    return app.run(words);
+}
+
+}  // namespace hf::cli

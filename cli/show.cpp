@@ -1,0 +1,169 @@
+#include "cli/show.hpp"
+
+#include <ostream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/text.hpp"
+
+namespace hf::cli {
+
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+void print_pairs(std::ostream& out, const Pairs& pairs) {
+    std::size_t widest = 0;
+    for (const auto& [key, value] : pairs) widest = std::max(widest, key.size());
+    for (const auto& [key, value] : pairs)
+        out << key << std::string(widest + 2 - key.size(), ' ') << value << '\n';
+}
+
+// The list at `key`; empty when there is none.
+const Json& list(const Json& object, const char* key) {
+    static const Json kNone = Json::array();
+    if (!object.is_object()) return kNone;
+    const auto found = object.find(key);
+    return found != object.end() && found->is_array() ? *found : kNone;
+}
+
+// A table of objects whose shape is the node's business: one column per key, in the order in which they first appear.
+void print_objects(std::ostream& out, const Json& objects) {
+    std::vector<std::string> keys;
+    std::set<std::string> seen;
+    for (const Json& object : objects)
+        for (const auto& [key, value] : object.items())
+            if (object.is_object() && seen.insert(key).second) keys.push_back(key);
+    if (keys.empty()) {
+        for (const Json& one : objects) out << line_of(one) << '\n';
+        return;
+    }
+    std::vector<std::string> heads;
+    for (const std::string& key : keys) heads.push_back(printable(key));
+    Table table(heads);
+    for (const Json& object : objects) {
+        std::vector<std::string> cells;
+        for (const std::string& key : keys) cells.push_back(field(object, key));
+        table.row(std::move(cells));
+    }
+    table.print(out);
+}
+
+// What an operator has to know about one plugin beyond its row.
+void add_notes(Pairs& notes, const std::string& name, const Json& plugin) {
+    if (const auto reason = field(plugin, "reason"); reason != "-")
+        notes.emplace_back(name, reason);
+    if (const auto exit = field(plugin, "last_exit"); exit != "-")
+        notes.emplace_back(name, "last exit: " + exit);
+    for (const Json& build : list(plugin, "bad_builds"))
+        notes.emplace_back(name, "not chosen again by itself: " + line_of(build));
+}
+
+}  // namespace
+
+void show_status(std::ostream& out, const Json& result) {
+    const auto at = [&result](const char* key) { return field(result, key); };
+    print_pairs(out,
+                {{"node", at("node")},
+                 {"version", at("version")},
+                 {"role", at("role")},
+                 {"store", at("store")},
+                 {"ready", at("ready")},
+                 {"up", duration_field(result, "uptime_ms")},
+                 {"policies", at("policies")},
+                 {"events accepted", at("accepted")},
+                 {"events answered", at("answered")},
+                 {"units", at("units")},
+                 {"missing walls", at("missing_walls")}});
+    if (const Json& links = list(result, "links"); !links.empty()) {
+        out << "\nlinks\n";
+        print_objects(out, links);
+    }
+}
+
+void show_plugins(std::ostream& out, const Json& result) {
+    Table table(
+        {"NAME", "KIND", "USE", "POLICY", "STATE", "GEN", "PID", "RESTARTS", "UNITS", "UP"});
+    Pairs notes;
+    for (const Json& plugin : list(result, "plugins")) {
+        const std::string name = field(plugin, "name");
+        const Json& instances = list(plugin, "instances");
+        const Json only = instances.size() == 1 ? instances.front() : Json::object();
+        table.row({name,
+                   field(plugin, "kind"),
+                   field(plugin, "use"),
+                   field(plugin, "policy"),
+                   field(plugin, "state"),
+                   field(plugin, "generation"),
+                   field(plugin, "pid"),
+                   field(plugin, "restarts"),
+                   field(only, "resident"),
+                   duration_field(only, "uptime_ms")});
+        for (const Json& instance : instances) {
+            if (instances.size() == 1) break;
+            table.row({"  " + name + "/" + field(instance, "index"),
+                       "",
+                       "",
+                       "",
+                       field(instance, "state"),
+                       field(instance, "generation"),
+                       field(instance, "pid"),
+                       field(instance, "restarts"),
+                       field(instance, "resident"),
+                       duration_field(instance, "uptime_ms")});
+        }
+        add_notes(notes, name, plugin);
+    }
+    table.print(out);
+    if (notes.empty()) return;
+    out << '\n';
+    print_pairs(out, notes);
+}
+
+void show_actors(std::ostream& out, const Json& result) {
+    Table table({"CLASS", "NAME", "STATE", "EPOCH", "SEQ", "INSTANCE", "QUEUED", "IDLE"});
+    std::string last;
+    for (const Json& actor : list(result, "actors")) {
+        table.row({field(actor, "class"),
+                   field(actor, "name"),
+                   field(actor, "state"),
+                   field(actor, "epoch"),
+                   field(actor, "seq"),
+                   field(actor, "instance"),
+                   field(actor, "queued"),
+                   duration_field(actor, "idle_ms")});
+        last = field(actor, "unit");
+    }
+    table.print(out);
+    if (field(result, "more") == "yes") out << "\nmore: --after " << last << ", or --all\n";
+}
+
+void show_config(std::ostream& out, const Json& result) {
+    if (const auto file = field(result, "file"); file != "-") out << "# " << file << '\n';
+    Table table({"KEY", "VALUE", "ORIGIN"});
+    for (const Json& value : list(result, "values")) {
+        const std::string in = field(value, "table");
+        table.row({(in == "-" ? "" : in + ".") + field(value, "key"),
+                   field(value, "value"),
+                   field(value, "origin")});
+    }
+    if (table.empty())
+        show_fields(out, result);
+    else
+        table.print(out);
+}
+
+void show_fields(std::ostream& out, const Json& result) {
+    if (!result.is_object()) {
+        if (!result.is_null()) out << line_of(result) << '\n';
+        return;
+    }
+    Pairs pairs;
+    for (const auto& [key, value] : result.items())
+        pairs.emplace_back(printable(key), line_of(value));
+    print_pairs(out, pairs);
+}
+
+}  // namespace hf::cli

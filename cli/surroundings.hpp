@@ -1,0 +1,39 @@
+// Where this CLI runs: what the environment and the place of its executable say about which node is meant.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "abi/base/result.hpp"
+
+namespace hf::cli {
+
+struct Surroundings {
+    std::filesystem::path executable_dir;      // holdfastd and holdfast-wasm-build are beside us
+    std::optional<std::string> data_variable;  // HOLDFAST_DATA
+    std::filesystem::path system_data = "/var/lib/holdfast";
+    std::filesystem::path system_config = "/etc/holdfast/agent.toml";
+    std::filesystem::path working_dir;
+
+    // Of this process.
+    static Surroundings of_process();
+};
+
+// The data directory that is meant: `node` (from --node), else HOLDFAST_DATA, else the one of `./dev run` in the source
+// tree this executable was built in when a node listens there, else the system's.
+[[nodiscard]] std::filesystem::path data_directory(const Surroundings& around,
+                                                   const std::string& node);
+
+// The file that is meant when none is named: agent.toml in the working directory, else the system's.
+[[nodiscard]] std::filesystem::path config_file(const Surroundings& around,
+                                                const std::string& file);
+
+// Runs a program that lies beside this executable, with our own standard streams, and waits for it. Answers its exit code.
+// NotFound: it is not there; Io: it could not be started or ended by a signal, which the message names.
+[[nodiscard]] Result<int> run_beside(const Surroundings& around,
+                                     const std::string& program,
+                                     const std::vector<std::string>& arguments);
+
+}  // namespace hf::cli

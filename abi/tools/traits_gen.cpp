@@ -53,17 +53,22 @@ Attributes attributes_of(const reflection::Object& object) {
     return out;
 }
 
-std::uint32_t number(const std::string& table, const std::string& key, const std::string& text,
-                     std::uint32_t low, std::uint32_t high) {
+std::uint32_t number(const std::string& table,
+                     const std::string& key,
+                     const std::string& text,
+                     std::uint32_t low,
+                     std::uint32_t high) {
     std::uint32_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high)
-        refuse(table, "has " + key + ":\"" + text + "\", which is not a number from " +
-                          std::to_string(low) + " to " + std::to_string(high));
+        refuse(table,
+               "has " + key + ":\"" + text + "\", which is not a number from " +
+                   std::to_string(low) + " to " + std::to_string(high));
     return value;
 }
 
-unsigned kinds_of(const std::string& table, const std::string& text,
+unsigned kinds_of(const std::string& table,
+                  const std::string& text,
                   const std::map<std::string, unsigned>& known) {
     unsigned bits = 0;
     std::size_t at = 0;
@@ -71,8 +76,9 @@ unsigned kinds_of(const std::string& table, const std::string& text,
         const std::size_t comma = std::min(text.find(',', at), text.size());
         const auto found = known.find(text.substr(at, comma - at));
         if (found == known.end())
-            refuse(table, "has kinds:\"" + text + "\", where \"" + text.substr(at, comma - at) +
-                              "\" is no kind of plugin");
+            refuse(table,
+                   "has kinds:\"" + text + "\", where \"" + text.substr(at, comma - at) +
+                       "\" is no kind of plugin");
         bits |= 1U << found->second;
         at = comma + 1;
     }
@@ -105,7 +111,8 @@ Row row_of(const reflection::Object& object, const std::map<std::string, unsigne
     }
     if (row.from.empty()) refuse(row.name, "does not say who sends it: add `from`");
     if (!row.reply.empty() && row.replay.empty())
-        refuse(row.name, "is a request without `replay`: say what the death of the answering instance means");
+        refuse(row.name,
+               "is a request without `replay`: say what the death of the answering instance means");
     if (row.reply.empty() && !row.replay.empty())
         refuse(row.name, "is one-way and has `replay`, which only requests have");
     if (row.reply.empty() && row.reply_max != 0)
@@ -126,13 +133,15 @@ void check_pairs(const std::vector<Row>& rows) {
         if (row.reply.empty()) continue;
         const auto answer = by_name.find(row.reply);
         if (answer == by_name.end())
-            refuse(row.name, "is answered by " + row.reply + ", which is no member of the union Body");
+            refuse(row.name,
+                   "is answered by " + row.reply + ", which is no member of the union Body");
         if (!answer->second->reply.empty())
             refuse(row.name, "is answered by " + row.reply + ", which is itself a request");
         if (answer->second->from == row.from)
             refuse(row.name, "is answered by " + row.reply + ", which the asker itself sends");
         if ((answer->second->kinds & row.kinds) != row.kinds)
-            refuse(row.name, "is answered by " + row.reply + ", which is not allowed on all of its kinds");
+            refuse(row.name,
+                   "is answered by " + row.reply + ", which is not allowed on all of its kinds");
     }
 }
 
@@ -150,14 +159,16 @@ void write(std::ostream& out, const std::vector<Row>& rows) {
            "namespace hf::abi {\n\n"
            "enum class Replay : std::uint8_t { None, Resend, Core, Never };\n"
            "enum class From : std::uint8_t { Nobody, Supervisor, Plugin, Both };\n\n"
-           "// What the schema says about one message. `kinds` has the bit 1 << Kind for each link that may carry it.\n"
+           "// What the schema says about one message. `kinds` has the bit 1 << Kind for each link "
+           "that may carry it.\n"
            "struct MessageTraits {\n"
            "    const char* name = \"\";\n"
            "    bool request = false;            // expects exactly one answer, of type `reply`\n"
            "    bool answer = false;             // is the answer of some request\n"
            "    Body reply = Body::NONE;\n"
            "    Replay replay = Replay::None;\n"
-           "    std::uint32_t reply_max = 0;     // bytes the answer may take in the ring, header included\n"
+           "    std::uint32_t reply_max = 0;     // bytes the answer may take in the ring, header "
+           "included\n"
            "    std::uint32_t max_tables = 0;\n"
            "    From from = From::Nobody;\n"
            "    std::uint8_t kinds = 0;\n"
@@ -168,10 +179,11 @@ void write(std::ostream& out, const std::vector<Row>& rows) {
            "inline constexpr std::array<MessageTraits, kMessageCount> kMessageTraits{{\n    {},\n";
     for (const Row& row : rows) {
         out << "    {\"" << row.name << "\", " << (row.reply.empty() ? "false" : "true") << ", "
-            << (answers.contains(row.name) ? "true" : "false") << ", Body::"
-            << (row.reply.empty() ? "NONE" : row.reply) << ", Replay::"
-            << (row.replay.empty() ? "None" : upper(row.replay)) << ", " << row.reply_max << ", "
-            << row.max_tables << ", From::" << upper(row.from) << ", " << row.kinds << "},\n";
+            << (answers.contains(row.name) ? "true" : "false")
+            << ", Body::" << (row.reply.empty() ? "NONE" : row.reply)
+            << ", Replay::" << (row.replay.empty() ? "None" : upper(row.replay)) << ", "
+            << row.reply_max << ", " << row.max_tables << ", From::" << upper(row.from) << ", "
+            << row.kinds << "},\n";
     }
     out << "}};\n\n"
            "// The row of a type; of an unknown number, a row that nobody may send.\n"
@@ -200,8 +212,8 @@ std::vector<Row> rows_of(const reflection::Schema& schema) {
     std::set<std::string> members;
     for (const reflection::EnumVal* value : *body->values()) {
         if (value->value() == 0) continue;
-        const reflection::Object* object =
-            schema.objects()->Get(static_cast<flatbuffers::uoffset_t>(value->union_type()->index()));
+        const reflection::Object* object = schema.objects()->Get(
+            static_cast<flatbuffers::uoffset_t>(value->union_type()->index()));
         rows.push_back(row_of(*object, kinds));
         if (static_cast<std::size_t>(value->value()) != rows.size())
             refuse(rows.back().name, "has a number in the union Body that leaves a gap");
@@ -210,7 +222,8 @@ std::vector<Row> rows_of(const reflection::Schema& schema) {
     for (const reflection::Object* object : *schema.objects())
         if (!members.contains(object->name()->str()) && !attributes_of(*object).empty() &&
             attributes_of(*object).contains("request"))
-            refuse(short_name(object->name()->str()), "is a request and no member of the union Body");
+            refuse(short_name(object->name()->str()),
+                   "is a request and no member of the union Body");
     check_pairs(rows);
     return rows;
 }
@@ -221,9 +234,11 @@ int main(int argc, char** argv) {
     try {
         if (argc != 3) throw std::runtime_error("usage: traits_gen SCHEMA.bfbs OUTPUT.hpp");
         std::ifstream in(argv[1], std::ios::binary);
-        const std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+        const std::string bytes{std::istreambuf_iterator<char>(in),
+                                std::istreambuf_iterator<char>()};
         // SAFETY: any object may be viewed as unsigned bytes.
-        flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+        flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                       bytes.size());
         if (!reflection::VerifySchemaBuffer(verifier))
             throw std::runtime_error(std::string(argv[1]) + " is not a compiled schema");
         const std::vector<Row> rows = rows_of(*reflection::GetSchema(bytes.data()));

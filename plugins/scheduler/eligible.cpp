@@ -53,10 +53,7 @@ sdk::PlaceOutcome Eligible::nobody(std::string_view why) {
 }
 
 std::uint64_t affinity(std::string_view subject, std::string_view node, std::uint32_t instance) {
-    // Each part is mixed before the next is added, so that ("ab", "c") and ("a", "bc") do not meet.
-    const std::uint64_t of_subject = mix64(fnv1a64(subject));
-    const std::uint64_t of_node = mix64(fnv1a64(node, of_subject));
-    return mix64(of_node ^ instance);
+    return mix64(fnv1a64(node, fnv1a64(subject)) ^ mix64(std::uint64_t{instance} + 1));
 }
 
 namespace {

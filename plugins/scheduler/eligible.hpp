@@ -56,8 +56,9 @@ private:
     std::vector<sdk::Rejection> rejections_;
 };
 
-// How strongly a subject belongs to (node, instance): the same on every machine and in every release. The generation
-// takes no part, so a restarted instance gets its own units back.
+// How strongly a subject belongs to (node, instance): the same on every machine and in every release, and the same as in the
+// supervisor's built-in default, so that a node whose policy process is gone goes on placing as before. The generation takes
+// no part, so a restarted instance gets its own units back.
 [[nodiscard]] std::uint64_t affinity(std::string_view subject,
                                      std::string_view node,
                                      std::uint32_t instance);

@@ -1,0 +1,77 @@
+#include "plugins/gateway-http/settings.hpp"
+
+#include <array>
+#include <charconv>
+
+namespace hf::gateway {
+
+namespace {
+
+// One setting: where it goes and what it may be. Exactly one of the two members is set.
+struct Known {
+    std::string_view name;
+    std::size_t Settings::*size;
+    std::int64_t Settings::*millis;
+    std::uint64_t least;
+    std::uint64_t most;
+};
+
+constexpr std::uint64_t kDayMs = 86'400'000;
+
+// Least values are what one plain request of a browser needs; most values are what a record, a process's descriptors or
+// patience allow.
+constexpr std::array<Known, 12> kKnown{{
+    {"header_bytes_max", &Settings::header_bytes_max, nullptr, 256, kHeaderBytesMax},
+    {"header_count_max", &Settings::header_count_max, nullptr, 1, 1000},
+    {"body_bytes_max", &Settings::body_bytes_max, nullptr, 0, kPayloadBytesMax},
+    {"target_bytes_max", &Settings::target_bytes_max, nullptr, 64, std::uint64_t{8} * 1024},
+    {"connections_max", &Settings::connections_max, nullptr, 1, 1'000'000},
+    {"requests_open_max", &Settings::requests_open_max, nullptr, 1, 65'536},
+    {"body_rate_min", &Settings::body_rate_min, nullptr, 0, std::uint64_t{1024} * 1024},
+    {"header_timeout", nullptr, &Settings::header_timeout_ms, 10, kDayMs},
+    {"body_timeout", nullptr, &Settings::body_timeout_ms, 10, kDayMs},
+    {"idle_timeout", nullptr, &Settings::idle_timeout_ms, 10, kDayMs},
+    {"request_timeout", nullptr, &Settings::request_timeout_ms, 10, kDayMs},
+    {"write_timeout", nullptr, &Settings::write_timeout_ms, 10, kDayMs},
+}};
+
+std::string known_names() {
+    std::string names;
+    for (const Known& known : kKnown) {
+        if (!names.empty()) names += ", ";
+        names += known.name;
+    }
+    return names;
+}
+
+Result<void> read_one(Settings& settings, std::string_view name, std::string_view text) {
+    for (const Known& known : kKnown) {
+        if (known.name != name) continue;
+        std::uint64_t value = 0;
+        const char* last = text.data() + text.size();
+        const auto [end, error] = std::from_chars(text.data(), last, value);
+        if (error != std::errc() || end != last || value < known.least || value > known.most)
+            return fail(Code::Invalid,
+                        "setting " + std::string(name) + " = \"" + std::string(text) +
+                            "\": a number from " + std::to_string(known.least) + " to " +
+                            std::to_string(known.most) + " is allowed");
+        if (known.size != nullptr)
+            settings.*known.size = value;
+        else
+            settings.*known.millis = static_cast<std::int64_t>(value);
+        return {};
+    }
+    return fail(Code::Invalid,
+                "unknown setting \"" + std::string(name) + "\"; known are " + known_names());
+}
+
+}  // namespace
+
+Result<Settings> read_settings(
+    const std::vector<std::pair<std::string_view, std::string_view>>& given) {
+    Settings settings;
+    for (const auto& [name, text] : given) HF_TRY(read_one(settings, name, text));
+    return settings;
+}
+
+}  // namespace hf::gateway

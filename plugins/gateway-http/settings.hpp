@@ -1,0 +1,43 @@
+// The gateway's bounds and time limits, by name, as the supervisor hands them over: decimal digits, sizes in bytes,
+// durations in milliseconds. Responsible for names, ranges and defaults; not for applying them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "abi/base/limits.hpp"
+#include "abi/base/result.hpp"
+
+namespace hf::gateway {
+
+struct Settings {
+    // Request header lines, without the request line. The rest of a record beside a full body.
+    std::size_t header_bytes_max = kHeaderBytesMax;
+    // Browsers send about 20, proxies add a few; 100 is what most servers allow.
+    std::size_t header_count_max = 100;
+    std::size_t body_bytes_max = kPayloadBytesMax;
+    // 8000 octets is what HTTP asks servers to support at least.
+    std::size_t target_bytes_max = std::size_t{8} * 1024;
+    // Open client connections; each costs a descriptor and at most about 40 KiB while it misbehaves.
+    std::size_t connections_max = 10'000;
+    // Requests that are open at the supervisor, wait for room in the ring, or are sending a body:
+    // each may keep one whole event (60 KiB) here, so 1024 of them keep 60 MiB at most.
+    std::size_t requests_open_max = 1024;
+    // A body slower than this over 5 s is given up: a full body then takes at most 48 s by rate, 30 s by body_timeout.
+    std::size_t body_rate_min = 1024;  // bytes a second
+    std::int64_t header_timeout_ms = 10'000;
+    std::int64_t body_timeout_ms = 30'000;
+    std::int64_t idle_timeout_ms = 75'000;
+    std::int64_t request_timeout_ms = 30'000;
+    std::int64_t write_timeout_ms = 30'000;
+};
+
+// Unknown names, non-digits and values out of range are refused with a sentence that says what is allowed.
+[[nodiscard]] Result<Settings> read_settings(
+    const std::vector<std::pair<std::string_view, std::string_view>>& given);
+
+}  // namespace hf::gateway

@@ -1,0 +1,31 @@
+#include "plugins/gateway-http/settings.hpp"
+
+#include <doctest/doctest.h>
+
+namespace hf::gateway {
+
+TEST_CASE("settings are read by name") {
+    const auto settings = read_settings({{"body_bytes_max", "1000"}, {"idle_timeout", "2500"}});
+    REQUIRE(settings.ok());
+    CHECK(settings->body_bytes_max == 1000);
+    CHECK(settings->idle_timeout_ms == 2500);
+    CHECK(settings->header_count_max == 100);
+}
+
+TEST_CASE("an unknown setting is refused with the known ones") {
+    const auto settings = read_settings({{"body_byte_max", "1000"}});
+    REQUIRE_FALSE(settings.ok());
+    CHECK(settings.error().message.find("\"body_byte_max\"") != std::string::npos);
+    CHECK(settings.error().message.find("body_bytes_max, target_bytes_max") != std::string::npos);
+}
+
+TEST_CASE("values out of range or not numbers are refused") {
+    for (const char* text : {"", "-1", "1.5", "10 ", "48KiB", "49153", "99999999999999999999"}) {
+        CAPTURE(text);
+        const auto settings = read_settings({{"body_bytes_max", text}});
+        REQUIRE_FALSE(settings.ok());
+        CHECK(settings.error().message.find("from 0 to 49152") != std::string::npos);
+    }
+}
+
+}  // namespace hf::gateway

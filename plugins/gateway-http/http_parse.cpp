@@ -98,7 +98,7 @@ Method to_method(http::verb verb) {
 }
 
 // What the head says about framing, counted while Beast hands out the fields.
-struct Framing {
+struct FramingFields {
     unsigned hosts = 0;
     unsigned content_lengths = 0;
     unsigned transfer_encodings = 0;
@@ -122,7 +122,7 @@ public:
     void head_done() { head_ = nullptr; }
     void sink(Bytes* sink) { sink_ = sink; }
 
-    Framing framing;
+    FramingFields framing;
     std::uint64_t body_bytes = 0;
     std::uint64_t chunk_remaining = 0;
     bool chunk_seen = false;
@@ -315,7 +315,7 @@ Parsed RequestParser::State::failed(const ErrorCode& ec, std::string_view reques
 }
 
 Parsed RequestParser::State::gate(Head& head) {
-    const Framing& framing = reader->framing;
+    const FramingFields& framing = reader->framing;
     if (head.target.size() > settings.target_bytes_max)
         return refuse(414,
                       "target_too_long",

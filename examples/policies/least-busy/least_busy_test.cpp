@@ -36,7 +36,10 @@ int main() {
     check(out.choice == 11 && out.rejections.size() == 1 && out.rejections[0].candidate == 12,
           "a full place is passed over");
 
-    for (auto& place : places) place = {.id = place.id};
+    for (std::uint32_t i = 0; i < places.size(); ++i) {
+        places[i] = {};
+        places[i].id = i + 10;
+    }
     std::array<int, 3> counts{};
     for (want.seed = 0; want.seed < 3000; ++want.seed) ++counts[policy.place(want).choice - 10];
     for (const int count : counts) check(count > 850 && count < 1150, "ties are spread");

@@ -1,0 +1,50 @@
+#include "jail/profiles.hpp"
+
+#include <algorithm>
+
+namespace hf::jail {
+
+using namespace layout;  // NOLINT(google-build-using-namespace): the rule groups, a dozen names
+
+const std::vector<Profile>& all_profiles() {
+    static const std::vector<Profile> profiles = {
+        {"gateway-http",
+         {kAllowCommon, kAllowThreads, kAllowGatewayHttp},
+         {kForbiddenToAll, kForbiddenExec, kForbiddenFork, kForbiddenRawSockets,
+          kForbiddenMemoryFiles, kForbiddenResize},
+         false, false, true, false},
+        {"storage-local",
+         {kAllowCommon, kAllowThreads, kAllowStorageLocal},
+         {kForbiddenToAll, kForbiddenExec, kForbiddenFork, kForbiddenSockets, kForbiddenMemoryFiles},
+         false, false, false, false},
+        // /proc: the runtime reads its own pagemap to find the pages an actor changed.
+        {"runtime-wasm",
+         {kAllowCommon, kAllowThreads, kAllowRuntimeWasm},
+         {kForbiddenToAll, kForbiddenExec, kForbiddenFork, kForbiddenSockets},
+         true, false, false, false},
+        {"placement",
+         {kAllowCommon, kAllowThreads, kAllowPolicy},
+         {kForbiddenToAll, kForbiddenExec, kForbiddenFork, kForbiddenSockets, kForbiddenMemoryFiles,
+          kForbiddenResize},
+         false, false, false, false},
+        {"drain",
+         {kAllowCommon, kAllowThreads, kAllowPolicy},
+         {kForbiddenToAll, kForbiddenExec, kForbiddenFork, kForbiddenSockets, kForbiddenMemoryFiles,
+          kForbiddenResize},
+         false, false, false, false},
+        {"builder",
+         {kAllowCommon, kAllowBuilder},
+         {kForbiddenToAll, kForbiddenSockets, kForbiddenMemoryFiles},
+         true, true, false, true},
+    };
+    return profiles;
+}
+
+const Profile* find_profile(std::string_view name) {
+    const auto& all = all_profiles();
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Profile& each) { return each.name == name; });
+    return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace hf::jail

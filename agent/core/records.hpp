@@ -37,10 +37,10 @@ struct HoldRecord {
     std::string owner;              // node id
     std::uint64_t incarnation = 0;  // of the owner
     std::uint64_t term = 0;
-    std::string nonce;              // 32 hex digits, the write_id of the last change
+    std::string nonce;  // 32 hex digits, the write_id of the last change
     std::map<std::string, std::uint64_t> applied;
     std::optional<Snapshot> snapshot;
-    std::string unknown;            // a JSON object of fields this version does not know; survives a rewrite
+    std::string unknown;  // a JSON object of fields this version does not know; survives a rewrite
 };
 
 enum class EntryKind : std::uint8_t { Changes = 0, Base = 1, Seal = 2 };
@@ -77,7 +77,7 @@ struct LogEntry {
 
 // `store`, JSON.
 struct StoreRecord {
-    std::string id;  // 32 hex digits, random
+    std::string id;                  // 32 hex digits, random
     std::string mode = "exclusive";  // or "shared"
     std::string unknown;
 };
@@ -85,7 +85,7 @@ struct StoreRecord {
 // nodes/<id>: text, header `wasmkeep-node 2` (protocol 2). Lines 1-6 and 9 as the ADR states them, from 10 on key=value.
 struct NodeRecord {
     std::string id;
-    std::string http_address;   // where clients and peers reach it
+    std::string http_address;  // where clients and peers reach it
     std::string tenant;
     std::string app;
     std::string state = "serving";  // line 9: serving, draining, drained, stuck
@@ -97,10 +97,11 @@ struct NodeRecord {
     std::uint64_t ttl_ms = 0;  // 0: lease = none
     std::string store_id;
     std::vector<std::string> capabilities;
-    std::optional<std::uint64_t> dead;    // by the peer that fenced it
+    std::optional<std::uint64_t> dead;  // by the peer that fenced it
     std::uint64_t reaped = 0;
     std::string unknown;  // lines this version does not know, verbatim
-    std::map<int, std::string> other_lines;  // lines 3, 4, 7 and 8 as another writer left them; survive a rewrite
+    std::map<int, std::string>
+        other_lines;  // lines 3, 4, 7 and 8 as another writer left them; survive a rewrite
 };
 
 // Pure functions between structs and bytes. The same struct always gives the same bytes.

@@ -1,0 +1,196 @@
+// What the core wants done. The daemon does each, in order; nothing here waits for an answer except through events.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "abi/base/bytes.hpp"
+#include "abi/base/handle.hpp"
+#include "agent/core/records.hpp"
+#include "agent/core/types.hpp"
+
+namespace hf::core {
+
+// --- plugin life -----------------------------------------------------------------------------------------------------
+struct Spawn {
+    Handle handle;
+    std::string slot;
+    std::uint32_t seat = 0;  // 0..instances-1
+    Kind kind = Kind::None;
+    Build build;
+};
+struct Configure {
+    Handle to;
+};  // Welcome and Configure, from the build named at Spawn
+struct Kill {
+    Handle to;
+    std::string reason;
+    bool dump = false;  // write what /proc tells of it first
+};
+struct SendShed {
+    Handle to;
+    Time deadline = 0;
+};
+struct SendStop {
+    Handle to;
+    std::string reason;
+};
+struct AskProgress {
+    Handle to;
+};
+
+// --- storage -----------------------------------------------------------------------------------------------------------
+enum class StoreVerb : std::uint8_t { Get, Put, Delete, List, Probe };
+enum class Condition : std::uint8_t { None, IfAbsent, IfMatch };
+struct StoreRequest {
+    Handle to;
+    OpId op = 0;
+    StoreVerb verb = StoreVerb::Get;
+    std::string key;  // List: the prefix
+    Bytes body;
+    Condition condition = Condition::None;
+    std::string etag;
+    WriteId write_id;
+    std::string after;        // List
+    std::uint32_t limit = 0;  // List
+};
+
+// --- runtime -----------------------------------------------------------------------------------------------------------
+struct StoredChanges {
+    std::uint64_t seq = 0;
+    bool base = false;
+    Bytes changes;
+};
+struct Activate {
+    Handle to;
+    OpId op = 0;
+    std::string unit;
+    std::string class_name;
+    std::string name;
+    std::uint64_t activation = 0;
+    std::uint64_t epoch = 0;
+    std::uint32_t part = 0;
+    bool more = false;
+    std::vector<StoredChanges> entries;
+};
+struct Deliver {
+    Handle to;
+    OpId op = 0;
+    std::uint64_t activation = 0;
+    std::uint64_t event_incarnation = 0;
+    std::uint64_t event_counter = 0;
+    std::uint16_t attempt = 1;
+    Bytes event;  // a copy: the core keeps its own until the event is decided
+    Time deadline = 0;
+    std::uint64_t trace = 0;
+};
+struct Checkpoint {
+    Handle to;
+    OpId op = 0;
+    std::uint64_t activation = 0;
+};
+struct Drop {
+    Handle to;
+    OpId op = 0;
+    std::uint64_t activation = 0;
+};
+
+// --- policies ----------------------------------------------------------------------------------------------------------
+struct Candidate {
+    std::uint32_t id = 0;
+    Handle handle;
+    std::string node;
+    std::uint32_t instance = 0;
+    std::uint32_t resident = 0;
+    std::uint32_t capacity = 0;
+    std::uint32_t inflight = 0;
+};
+struct Place {
+    Handle to;
+    OpId op = 0;
+    std::string subject;
+    std::string class_name;
+    std::vector<Candidate> candidates;
+    std::uint64_t sequence = 0;
+    Time deadline = 0;
+};
+struct NextStep {
+    Handle to;
+    OpId op = 0;
+    std::vector<std::string> residents;  // ids are positions
+    std::uint32_t in_flight = 0;
+    std::uint32_t in_flight_max = 0;
+    std::uint64_t sequence = 0;
+};
+
+// --- answers -----------------------------------------------------------------------------------------------------------
+enum class ReplyReason : std::uint8_t {
+    Ok,
+    UnknownClass,
+    BadName,
+    TooLarge,
+    Busy,
+    Unavailable,
+    Deadline,
+    ActorFailed,
+    ActorLimit,
+    Internal
+};
+struct ReplyOut {
+    Handle to;
+    std::uint64_t req_id = 0;
+    ReplyReason reason = ReplyReason::Ok;
+    std::uint16_t status = 0;
+    std::uint32_t retry_after_ms = 0;
+    Bytes headers;
+    Bytes body;
+    std::string text;
+};
+struct CommandDone {
+    std::uint64_t command = 0;
+    bool ok = false;
+    std::string text;
+};
+struct CommandProgress {
+    std::uint64_t command = 0;
+    std::string text;
+};
+// Bad builds changed: the daemon keeps them across restarts.
+struct RememberBadBuilds {
+    std::vector<std::pair<std::string, std::string>> identity_reason;
+};
+enum class NoteLevel : std::uint8_t { Debug, Info, Warn, Error };
+struct Note {
+    NoteLevel level = NoteLevel::Info;
+    std::string room;
+    std::string text;
+};
+// The node cannot go on: say why and end with this code. After StopNode: everything ended, code 0.
+struct ExitNode {
+    int code = 0;
+    std::string reason;
+};
+
+using Action = std::variant<ReplyOut,
+                            Deliver,
+                            StoreRequest,
+                            Activate,
+                            Checkpoint,
+                            Drop,
+                            Place,
+                            NextStep,
+                            Spawn,
+                            Configure,
+                            Kill,
+                            SendShed,
+                            SendStop,
+                            AskProgress,
+                            CommandDone,
+                            CommandProgress,
+                            RememberBadBuilds,
+                            Note,
+                            ExitNode>;
+using Actions = std::vector<Action>;
+
+}  // namespace hf::core

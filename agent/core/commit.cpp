@@ -1,0 +1,160 @@
+// The unit log: one open commit, merged successors, the output gate, undo, compaction (part of Units).
+#include <algorithm>
+
+#include "abi/base/check.hpp"
+#include "agent/core/keys.hpp"
+#include "agent/core/units.hpp"
+
+namespace hf::core {
+
+namespace {
+constexpr std::size_t kDeletesMax = 8;  // of one unit at once: compaction is no reason to hurry
+constexpr std::size_t kChangesPerEntry = 64;  // verifier bound of an entry's tables
+}  // namespace
+
+// Later changes merge into the next entry, which is the last one that is not being written and is no base.
+void Units::append_changes(Unit& unit, Bytes changes) {
+    const std::size_t bytes = changes.size();
+    unit.pending_bytes += bytes;
+    const bool last_is_open = unit.commit_op != 0 && unit.pending.size() == 1;
+    if (!unit.pending.empty() && !last_is_open) {
+        PendingEntry& last = unit.pending.back();
+        if (last.entry.kind == EntryKind::Changes &&
+            last.bytes + bytes <= env_.config.limits.entry_bytes &&
+            last.entry.changes.size() < kChangesPerEntry) {
+            last.entry.changes.push_back(std::move(changes));
+            last.bytes += bytes;
+            return;
+        }
+    }
+    PendingEntry next;
+    next.ordinal = ++unit.last_ordinal;
+    next.entry.kind = EntryKind::Changes;
+    next.entry.changes.push_back(std::move(changes));
+    next.bytes = bytes;
+    unit.pending.push_back(std::move(next));
+}
+
+// A base is an entry of its own, behind every change it contains, and carries the whole fold besides the state.
+void Units::append_base(Unit& unit, Bytes base) {
+    PendingEntry next;
+    next.ordinal = ++unit.last_ordinal;
+    next.bytes = base.size();
+    unit.pending_bytes += next.bytes;
+    next.entry.kind = EntryKind::Base;
+    next.entry.changes.push_back(std::move(base));
+    next.entry.alarm = unit.alarm;
+    for (const auto& [source, n] : unit.applied) next.entry.applied.emplace_back(source, n);
+    for (const auto& [name, item] : unit.outbox) next.entry.outbox.push_back(item);
+    unit.pending.push_back(std::move(next));
+}
+
+void Units::commit(Unit& unit) {
+    if (unit.commit_op != 0 || unit.pending.empty() || unit.hold != Hold::Serving) return;
+    HF_CHECK(unit.sealed && unit.next_seq != 0, "an epoch's first entry is its seal");
+    LogEntry& entry = unit.pending.front().entry;
+    entry.unit = unit.key;
+    entry.epoch = unit.epoch;
+    entry.seq = unit.next_seq;
+    entry.write_id = env_.new_write_id();
+    if (entry.kind == EntryKind::Base) entry.base_seq = entry.seq - 1;
+    unit.commit_op = store_.put(key::entry(env_.config.app, unit.key, entry.seq),
+                                env_.codec.encode(entry),
+                                Condition::IfAbsent,
+                                "",
+                                entry.write_id,
+                                [this, id = unit.id](StoreAnswer& answer) {
+                                    if (Unit* found = unit_of(id)) committed(*found, answer);
+                                });
+}
+
+void Units::committed(Unit& unit, StoreAnswer& answer) {
+    unit.commit_op = 0;
+    if (answer.outcome == Outcome::PreconditionFailed)
+        return fence(unit, "its next log entry is somebody else's");
+    if (answer.outcome != Outcome::Applied) {
+        undo(unit, answer.reason.empty() ? "the store refused the write" : answer.reason);
+        return pump(unit);
+    }
+    const PendingEntry stored = std::move(unit.pending.front());
+    unit.pending.pop_front();
+    unit.pending_bytes -= stored.bytes;
+    unit.stored_ordinal = stored.ordinal;
+    unit.slots.push_back({stored.entry.seq, false, 0});
+    ++unit.next_seq;
+    ++env_.stats.commits;
+    if (stored.entry.kind == EntryKind::Base) {
+        ++env_.stats.bases;
+        unit.base_seq = stored.entry.seq;
+        unit.entries_since_base = 0;
+        unit.bytes_since_base = 0;
+        unit.checkpointing = false;
+    } else {
+        ++unit.entries_since_base;
+        unit.bytes_since_base += stored.bytes;
+    }
+    pump(unit);
+}
+
+void Units::open_gate(Unit& unit) {
+    while (!unit.outputs.empty() && unit.outputs.front().needs <= unit.stored_ordinal) {
+        Output output = std::move(unit.outputs.front());
+        unit.outputs.pop_front();
+        answer(output.waiting, std::move(output.reply));
+        forget_waiting(output.waiting);
+    }
+}
+
+// Everything after the last stored entry did not happen: its clients hear 503, the unit starts again from the store.
+void Units::undo(Unit& unit, const std::string& why) {
+    unit.pending.clear();
+    unit.pending_bytes = 0;
+    unit.last_ordinal = unit.stored_ordinal;
+    while (!unit.outputs.empty()) {
+        Output output = std::move(unit.outputs.front());
+        unit.outputs.pop_front();
+        ReplyOut reply;
+        reply.reason = ReplyReason::Unavailable;
+        reply.retry_after_ms = 1000;
+        reply.text = "the event was undone: " + why;
+        ++env_.stats.undone;
+        answer(output.waiting, std::move(reply));
+        forget_waiting(output.waiting);
+    }
+    go_cold(unit, true);
+}
+
+// Deletes what a stored base covers. A seal stays until the incarnation it fenced is recorded as reaped: until then a
+// ghost may still try the seal's slot.
+void Units::compact(Unit& unit) {
+    if (unit.compacted_to != unit.base_seq) {
+        unit.compacted_to = unit.base_seq;
+        std::deque<Unit::Slot> kept;
+        for (const Unit::Slot& slot : unit.slots) {
+            const bool covered =
+                slot.seq < unit.base_seq && (!slot.seal || slot.sealed_incarnation <= reaped_);
+            if (covered) {
+                unit.garbage.push_back(slot.seq);
+            } else {
+                kept.push_back(slot);
+            }
+        }
+        unit.slots = std::move(kept);
+    }
+    while (!unit.garbage.empty() && unit.deletes_open < kDeletesMax) {
+        const std::uint64_t seq = unit.garbage.front();
+        unit.garbage.pop_front();
+        ++unit.deletes_open;
+        store_.erase(
+            key::entry(env_.config.app, unit.key, seq), [this, id = unit.id](StoreAnswer& answer) {
+                Unit* found = unit_of(id);
+                if (found == nullptr) return;
+                --found->deletes_open;
+                (void)
+                    answer;  // one that failed is covered still and is found again by the next load
+                compact(*found);
+            });
+    }
+}
+
+}  // namespace hf::core

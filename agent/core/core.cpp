@@ -1,0 +1,175 @@
+#include "agent/core/core.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hf::core {
+
+namespace {
+constexpr Time kEndStep =
+    2 * kSecond;  // a plugin that was told to stop gets this long before it is killed
+}  // namespace
+
+Core::Core(Config config, const Codec& codec, std::map<std::string, std::string> bad_builds)
+    : env_(std::move(config), codec),
+      store_(env_, [this](Handle storage) { supervision_.opened(storage); }),
+      supervision_(env_, *this, std::move(bad_builds)),
+      units_(env_, store_, supervision_),
+      placer_(
+          env_,
+          supervision_,
+          [this] { return units_.offer(); },
+          [this](UnitId unit, std::optional<Handle> where, const std::string& why) {
+              units_.placed(unit, where, why);
+          }) {
+    units_.set_placer(placer_);
+}
+
+void Core::step(Event event, Time now, Actions& out) {
+    env_.now = std::max(env_.now, now);
+    env_.out = &out;
+    std::visit([this](auto& e) { handle(e); }, event);
+    if (stopping_ != Stopping::No && stopping_ != Stopping::Done) advance_stop();
+    env_.out = nullptr;
+}
+
+Time Core::next_deadline() const {
+    Time soonest = std::min({supervision_.next_deadline(),
+                             units_.next_deadline(),
+                             store_.next_deadline(),
+                             placer_.next_deadline(),
+                             boot_retry_});
+    if (stopping_ != Stopping::No && stopping_ != Stopping::Done)
+        soonest = std::min({soonest, stop_by_, stop_step_by_});
+    return soonest;
+}
+
+bool Core::ready() const {
+    return not_ready_because().empty();
+}
+
+std::string Core::not_ready_because() const {
+    if (stopping_ != Stopping::No) return "the node stops";
+    if (!store_.target().valid()) return "no storage instance serves";
+    if (stage_ != BootStage::Open)
+        return boot_trouble_.empty() ? "the store is not known yet" : boot_trouble_;
+    if (supervision_.serving(Kind::Runtime).empty()) return "no runtime instance serves";
+    if (supervision_.serving(Kind::Gateway).empty()) return "no gateway instance serves";
+    return "";
+}
+
+void Core::handle(Tick& event) {
+    (void)event;
+    supervision_.tick();
+    placer_.tick();
+    store_.tick();
+    units_.tick();
+    if (boot_retry_ <= env_.now) {
+        boot_retry_ = kNever;
+        boot();
+    }
+}
+
+void Core::handle(StoreAnswer& event) {
+    const Handle from = event.from;
+    if (!store_.answered(event)) ++env_.stats.stale_messages;
+    supervision_.closed(from);
+}
+
+void Core::handle(PlacedIn& event) {
+    if (supervision_.test_answered(event) || placer_.answered(event)) return;
+    ++env_.stats.stale_messages;
+}
+
+void Core::handle(StepIn& event) {
+    if (!supervision_.test_answered(event)) ++env_.stats.stale_messages;
+}
+
+void Core::handle(StartNode& event) {
+    (void)event;
+    supervision_.start();
+}
+
+void Core::on_serving(Kind kind, Handle handle) {
+    if (kind == Kind::Storage) {
+        store_.route(supervision_.serving_one(Kind::Storage));
+        if (stage_ == BootStage::Waiting) boot();
+    }
+    if (kind == Kind::Runtime) units_.runtime_serving(handle);
+}
+
+void Core::on_retiring(Kind kind, Handle handle) {
+    if (kind == Kind::Runtime) units_.runtime_retiring(handle);
+}
+
+void Core::on_gone(const Gone& gone) {
+    if (gone.kind == Kind::Storage) {
+        store_.died(gone.handle);
+        store_.route(supervision_.serving_one(Kind::Storage));
+    }
+    if (gone.kind == Kind::Runtime) units_.runtime_gone(gone);
+    if (gone.kind == Kind::Placement) placer_.policy_gone(gone.handle);
+}
+
+// --- stop: shed the gateways, settle what was accepted, end the rest, storage last ----------------------------------------
+
+void Core::handle(StopNode& event) {
+    if (stopping_ != Stopping::No) return;
+    stop_reason_ = event.reason;
+    stopping_ = Stopping::Shedding;
+    stop_by_ = env_.now + env_.config.limits.shed_deadline;
+    supervision_.stop_everything_restarts();
+    units_.close();
+    for (const Handle gateway : supervision_.serving(Kind::Gateway))
+        env_.emit(SendShed{gateway, stop_by_});
+}
+
+void Core::advance_stop() {
+    const auto gone = [&](Kind kind) { return !supervision_.any_alive(kind); };
+    const auto kill_rest = [&](Kind kind) {
+        for (const auto& [generation, instance] : supervision_.instances()) {
+            if (env_.config.slots[instance.slot].kind == kind)
+                env_.emit(Kill{instance.handle, "did not stop in time", false});
+        }
+    };
+    if (stopping_ == Stopping::Shedding) {
+        // Accepted events end, each with its answer, while the gateway still reads answers.
+        if (!units_.quiet() && env_.now < stop_by_) return;
+        stopping_ = Stopping::Settling;
+        stop_step_by_ = std::min(stop_by_, env_.now + kEndStep) + kEndStep;
+    }
+    if (stopping_ == Stopping::Settling) {
+        // The gateway flushes and ends by itself; one that does not is told, then killed.
+        if (!gone(Kind::Gateway)) {
+            if (env_.now < stop_step_by_) return;
+            kill_rest(Kind::Gateway);
+        }
+        for (const Kind kind : {Kind::Runtime, Kind::Placement, Kind::Drain})
+            supervision_.stop_kind(kind);
+        stopping_ = Stopping::Ending;
+        stop_step_by_ = env_.now + kEndStep;
+    }
+    if (stopping_ == Stopping::Ending) {
+        const bool all = gone(Kind::Gateway) && gone(Kind::Runtime) && gone(Kind::Placement) &&
+                         gone(Kind::Drain);
+        if (!all && env_.now < stop_step_by_) return;
+        for (const Kind kind : {Kind::Gateway, Kind::Runtime, Kind::Placement, Kind::Drain}) {
+            if (!gone(kind)) kill_rest(kind);
+        }
+        supervision_.stop_kind(Kind::Storage);
+        stopping_ = Stopping::StorageLast;
+        stop_step_by_ = env_.now + kEndStep;
+    }
+    if (stopping_ == Stopping::StorageLast) {
+        if (!supervision_.instances().empty()) {
+            if (env_.now < stop_step_by_) return;
+            kill_rest(Kind::Storage);
+            stop_step_by_ = env_.now + kEndStep;
+            return;
+        }
+        stopping_ = Stopping::Done;
+        env_.emit(ExitNode{0, stop_reason_});
+    }
+}
+
+}  // namespace hf::core

@@ -1,0 +1,95 @@
+// The core: step(Event, now) -> Actions. Pure and deterministic: no descriptor, thread, clock or library beyond the
+// standard one. The daemon feeds it from links, processes and timers; the simulator feeds the same code from a seed.
+//
+// It owns who runs (Supervision), where units live (Placer), what they hold and did (Units), and what is asked of the
+// store (StoreClient); this class wires them and knows the order in which a node starts and stops.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/core/env.hpp"
+#include "agent/core/events.hpp"
+#include "agent/core/placer.hpp"
+#include "agent/core/store_client.hpp"
+#include "agent/core/supervision.hpp"
+#include "agent/core/units.hpp"
+
+namespace hf::core {
+
+class Core final : private Supervision::Listener {
+public:
+    // `bad_builds`: what RememberBadBuilds last said, from an earlier run.
+    Core(Config config, const Codec& codec, std::map<std::string, std::string> bad_builds = {});
+
+    // Handles one event and appends what is to be done. `now` never goes back.
+    void step(Event event, Time now, Actions& out);
+    // When a Tick is due at the latest; kNever when nothing waits for time.
+    [[nodiscard]] Time next_deadline() const;
+
+    // For status, metrics and health pages; valid between steps.
+    enum class BootStage : std::uint8_t { Waiting, Probing, StoreRecord, NodeRecord, Open };
+    [[nodiscard]] bool ready() const;
+    [[nodiscard]] std::string not_ready_because() const;
+    [[nodiscard]] const Stats& stats() const { return env_.stats; }
+    [[nodiscard]] const Units& units() const { return units_; }
+    [[nodiscard]] const Supervision& supervision() const { return supervision_; }
+    [[nodiscard]] const StoreClient& store() const { return store_; }
+    [[nodiscard]] const Config& config() const { return env_.config; }
+    [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
+    [[nodiscard]] const std::string& store_id() const { return store_id_; }
+
+private:
+    void on_serving(Kind kind, Handle handle) override;
+    void on_retiring(Kind kind, Handle handle) override;
+    void on_gone(const Gone& gone) override;
+
+    void handle(Tick& event);
+    void handle(RequestIn& event) { units_.request(event); }
+    void handle(DeliveredIn& event) { units_.delivered(event); }
+    void handle(StoreAnswer& event);
+    void handle(ActivatedIn& event) { units_.activated(event); }
+    void handle(CheckpointedIn& event) { units_.checkpointed(event); }
+    void handle(DroppedIn& event) { units_.dropped(event); }
+    void handle(PlacedIn& event);
+    void handle(StepIn& event);
+    void handle(Greeted& event) { supervision_.greeted(event); }
+    void handle(ReadyIn& event) { supervision_.ready(event); }
+    void handle(Exited& event) { supervision_.exited(event); }
+    void handle(Violated& event) { supervision_.violated(event); }
+    void handle(ProgressIs& event) { supervision_.progress_is(event); }
+    void handle(SwapCommand& event) { supervision_.swap(event); }
+    void handle(RollbackCommand& event) { supervision_.rollback(event); }
+    void handle(ResetCommand& event) { supervision_.reset(event); }
+    void handle(StartNode& event);
+    void handle(StopNode& event);
+
+    // boot.cpp: the node makes itself known to the store before it holds anything.
+    void boot();
+    void probed(StoreAnswer& answer);
+    void store_read(StoreAnswer& answer);
+    void store_known(const StoreRecord& record);
+    void node_read(StoreAnswer& answer);
+    void boot_failed(const std::string& why, bool fatal);
+    void advance_stop();
+
+    Env env_;
+    StoreClient store_;
+    Supervision supervision_;
+    Units units_;
+    Placer placer_;
+    BootStage stage_ = BootStage::Waiting;
+    std::string boot_trouble_;
+    Time boot_retry_ = kNever;
+    std::uint64_t incarnation_ = 0;
+    std::string store_id_;
+
+    enum class Stopping : std::uint8_t { No, Shedding, Settling, Ending, StorageLast, Done };
+    Stopping stopping_ = Stopping::No;
+    Time stop_by_ = kNever;
+    Time stop_step_by_ = kNever;
+    std::string stop_reason_;
+};
+
+}  // namespace hf::core

@@ -1,0 +1,59 @@
+// What every part of the core shares during one step: settings, the step's time, and the list of actions it fills.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "agent/core/actions.hpp"
+#include "agent/core/records.hpp"
+#include "agent/core/types.hpp"
+
+namespace hf::core {
+
+// Cumulative figures for status and metrics; reset only by a restart.
+struct Stats {
+    std::uint64_t accepted = 0;        // events admitted under an event id
+    std::uint64_t answered = 0;        // replies given for them
+    std::uint64_t refused_busy = 0;    // 503 before admission
+    std::uint64_t deadline = 0;        // 504
+    std::uint64_t undone = 0;          // events undone after a refused or fenced commit
+    std::uint64_t redelivered = 0;     // Deliver sent again after a runtime's death
+    std::uint64_t poisoned = 0;        // events failed after three deaths
+    std::uint64_t commits = 0;         // entries stored
+    std::uint64_t commit_unknown = 0;  // Puts that had to be settled
+    std::uint64_t fenced = 0;
+    std::uint64_t bases = 0;
+    std::uint64_t acquires = 0;
+    std::uint64_t loads = 0;
+    std::uint64_t placed_by_policy = 0;
+    std::uint64_t placed_by_default = 0;
+    std::uint64_t place_late = 0;
+    std::uint64_t place_invalid = 0;
+    std::uint64_t restarts = 0;
+    std::uint64_t stale_messages =
+        0;  // answers of retired activations, dead generations, settled requests
+};
+
+struct Env {
+    Env(Config settings, const Codec& record_codec)
+        : config(std::move(settings)),
+          codec(record_codec),
+          random(config.seed_hi, config.seed_lo) {}
+
+    Config config;
+    const Codec& codec;
+    Random random;
+    Stats stats;
+    Time now = 0;
+    Actions* out = nullptr;
+    OpId last_op = 0;
+
+    [[nodiscard]] OpId new_op() { return ++last_op; }
+    [[nodiscard]] WriteId new_write_id() { return WriteId{random.next() | 1U, random.next()}; }
+    void emit(Action action) { out->push_back(std::move(action)); }
+    void note(NoteLevel level, std::string room, std::string text) {
+        emit(Note{level, std::move(room), std::move(text)});
+    }
+};
+
+}  // namespace hf::core

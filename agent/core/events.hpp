@@ -1,0 +1,179 @@
+// What the core is told. The daemon makes these from links, processes, timers and operators; the simulator from a seed.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "abi/base/bytes.hpp"
+#include "abi/base/handle.hpp"
+#include "agent/core/records.hpp"
+#include "agent/core/types.hpp"
+
+namespace hf::core {
+
+// --- plugin life -----------------------------------------------------------------------------------------------------
+struct Greeted {
+    Handle from;
+    Kind kind = Kind::None;
+    std::string name;
+    std::string version;
+    std::vector<std::string> policies;
+};
+struct ReadyIn {
+    Handle from;
+    bool ok = false;
+    std::string error;
+};
+// The process is gone and reaped, and what it had published was handed over before this.
+struct Exited {
+    Handle from;
+    std::string summary;  // "killed by signal 9 (Killed)"
+    bool by_fault =
+        false;  // died of its own fault: SEGV, BUS, ABRT, SYS, OOM, or a broken ABI rule
+    bool spawn_failed = false;
+    OpId current = 0;  // the request it had published as current, 0 = none
+};
+// The instance broke a rule of the link; the daemon hands over nothing more from it.
+struct Violated {
+    Handle from;
+    std::string rule;
+};
+// Answer to AskProgress.
+struct ProgressIs {
+    Handle from;
+    std::uint64_t counter = 0;
+};
+
+// --- gateway -----------------------------------------------------------------------------------------------------------
+struct RequestIn {
+    Handle from;
+    std::uint64_t req_id = 0;
+    std::string class_name;
+    std::string name;
+    Bytes event;
+    Time deadline = 0;
+    std::uint64_t trace = 0;
+};
+
+// --- storage -----------------------------------------------------------------------------------------------------------
+enum class Outcome : std::uint8_t { Applied, PreconditionFailed, NotFound, Refused, Unknown };
+struct ObjectInfo {
+    std::string key;
+    std::uint64_t size = 0;
+    std::string etag;
+};
+// One answer of the storage plugin, whatever the request; fields that do not apply stay empty.
+struct StoreAnswer {
+    Handle from;
+    OpId op = 0;
+    Outcome outcome = Outcome::Unknown;
+    Bytes body;
+    std::string etag;
+    WriteId write_id;
+    std::vector<ObjectInfo> objects;
+    bool more = false;
+    bool conditional_writes = false;
+    std::string reason;
+};
+
+// --- runtime -----------------------------------------------------------------------------------------------------------
+struct ActivatedIn {
+    Handle from;
+    OpId op = 0;
+    std::uint64_t activation = 0;
+    bool ok = false;
+    std::string error;
+};
+enum class DeliverStatus : std::uint8_t {
+    Ok,
+    NotResident,
+    Failed,
+    Trapped,
+    CpuDeadline,
+    WallDeadline,
+    Limit
+};
+struct DeliveredIn {
+    Handle from;
+    OpId op = 0;
+    std::uint64_t activation = 0;
+    DeliverStatus status = DeliverStatus::Failed;
+    std::string error;
+    std::uint16_t reply_status = 0;
+    Bytes reply_headers;
+    Bytes reply_body;
+    Bytes changes;
+};
+struct CheckpointedIn {
+    Handle from;
+    OpId op = 0;
+    std::uint64_t activation = 0;
+    bool ok = false;
+    Bytes base;
+    std::string error;
+};
+struct DroppedIn {
+    Handle from;
+    OpId op = 0;
+};
+
+// --- policies ----------------------------------------------------------------------------------------------------------
+struct PlacedIn {
+    Handle from;
+    OpId op = 0;
+    bool none = false;
+    std::uint32_t choice = 0;
+    std::string reason;
+};
+struct StepIn {
+    Handle from;
+    OpId op = 0;
+    std::vector<std::uint32_t> hand_over;
+    std::uint32_t wait_ms = 0;
+    bool give_up = false;
+    std::string reason;
+};
+
+// --- operators ---------------------------------------------------------------------------------------------------------
+struct SwapCommand {
+    std::uint64_t command = 0;  // echoed in CommandDone
+    std::string slot;
+    Build build;
+};
+struct RollbackCommand {
+    std::uint64_t command = 0;
+    std::string slot;
+};
+struct ResetCommand {
+    std::uint64_t command = 0;
+    std::string slot;
+};
+// First: start everything. Last: finish what runs, end every plugin, storage last.
+struct StartNode {};
+struct StopNode {
+    std::string reason;
+};
+struct Tick {};
+
+using Event = std::variant<Tick,
+                           RequestIn,
+                           DeliveredIn,
+                           StoreAnswer,
+                           ActivatedIn,
+                           CheckpointedIn,
+                           DroppedIn,
+                           PlacedIn,
+                           StepIn,
+                           Greeted,
+                           ReadyIn,
+                           Exited,
+                           Violated,
+                           ProgressIs,
+                           SwapCommand,
+                           RollbackCommand,
+                           ResetCommand,
+                           StartNode,
+                           StopNode>;
+
+}  // namespace hf::core

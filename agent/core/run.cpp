@@ -1,0 +1,330 @@
+// Where a unit lives and how its events run (part of Units).
+#include <algorithm>
+
+#include "abi/base/check.hpp"
+#include "agent/core/units.hpp"
+
+namespace hf::core {
+
+namespace {
+constexpr std::uint8_t kPoisonDeaths =
+    3;  // runtimes that died of a fault on one event before it is failed
+constexpr std::uint16_t kAttemptsMax = 16;  // deliveries of one event, whatever ended them
+}  // namespace
+
+void Units::want_place(Unit& unit) {
+    if (unit.placing) return;
+    if (runtimes_.empty()) {
+        // A runtime that restarts is waited for, until the events' deadlines; one that will not come is not.
+        if (supervision_.failed(Kind::Runtime))
+            refuse_waiting(unit, ReplyReason::Unavailable, "no runtime is left to run the actor");
+        return;
+    }
+    unit.placing = true;
+    placer_->ask(unit.id, unit.key, class_name(unit));
+}
+
+std::vector<Candidate> Units::offer() const {
+    std::vector<Candidate> out;
+    for (const Handle handle : supervision_.serving(Kind::Runtime)) {
+        const auto it = runtimes_.find(handle);
+        if (it == runtimes_.end() || it->second.retiring) continue;
+        Candidate candidate;
+        candidate.id = static_cast<std::uint32_t>(out.size());
+        candidate.handle = handle;
+        candidate.node = env_.config.node_id;
+        candidate.instance = supervision_.find(handle)->seat;
+        candidate.resident = it->second.resident;
+        candidate.capacity = env_.config.limits.resident_units_max;
+        candidate.inflight =
+            it->second.inflight + static_cast<std::uint32_t>(it->second.ready.size());
+        out.push_back(std::move(candidate));
+    }
+    return out;
+}
+
+void Units::placed(UnitId id, std::optional<Handle> where, const std::string& why_not) {
+    Unit* unit = unit_of(id);
+    if (unit == nullptr) return;
+    unit->placing = false;
+    if (unit->runtime.valid()) return;
+    if (!where) {
+        if (runtimes_.empty()) return want_place(*unit);
+        return refuse_waiting(
+            *unit, ReplyReason::Unavailable, "the actor has no place: " + why_not);
+    }
+    const auto it = runtimes_.find(*where);
+    if (it == runtimes_.end() || it->second.retiring) return want_place(*unit);
+    unit->runtime = *where;
+    unit->leave_runtime = false;
+    ++it->second.resident;
+    pump(*unit);
+}
+
+std::uint32_t Units::resident_on(Handle runtime) const {
+    const auto it = runtimes_.find(runtime);
+    return it == runtimes_.end() ? 0 : it->second.resident;
+}
+
+void Units::queue_for_runtime(Unit& unit) {
+    if (unit.queued_for_runtime) return;
+    RuntimeLoad& load = runtimes_.at(unit.runtime);
+    if (load.inflight < env_.config.limits.runtime_inflight && load.ready.empty())
+        return send_next(unit);
+    unit.queued_for_runtime = true;
+    load.ready.push_back(unit.id);
+}
+
+void Units::feed(Handle runtime) {
+    const auto it = runtimes_.find(runtime);
+    if (it == runtimes_.end()) return;
+    RuntimeLoad& load = it->second;
+    while (load.inflight < env_.config.limits.runtime_inflight && !load.ready.empty()) {
+        Unit* unit = unit_of(load.ready.front());
+        load.ready.pop_front();
+        if (unit == nullptr || !unit->queued_for_runtime || unit->runtime != runtime) continue;
+        unit->queued_for_runtime = false;
+        if (unit->runtime_op == 0 && unit->hold == Hold::Serving) send_next(*unit);
+    }
+}
+
+OpId Units::open_runtime_op(Unit& unit) {
+    HF_CHECK(unit.runtime_op == 0, "a unit has one request open at its runtime");
+    const OpId op = env_.new_op();
+    unit.runtime_op = op;
+    runtime_ops_.emplace(op, RuntimeOp{unit.id, unit.runtime});
+    ++runtimes_.at(unit.runtime).inflight;
+    supervision_.opened(unit.runtime);
+    return op;
+}
+
+// The answer's bookkeeping. Nothing when the unit has moved on: a retired activation's message is dropped here.
+Unit* Units::close_runtime_op(OpId op, Handle from, std::uint64_t activation) {
+    const auto it = runtime_ops_.find(op);
+    if (it == runtime_ops_.end() || it->second.runtime != from) {
+        ++env_.stats.stale_messages;
+        return nullptr;
+    }
+    Unit* unit = unit_of(it->second.unit);
+    runtime_ops_.erase(it);
+    supervision_.closed(from);
+    if (const auto load = runtimes_.find(from); load != runtimes_.end()) --load->second.inflight;
+    if (unit == nullptr || unit->runtime_op != op || unit->activation != activation ||
+        unit->runtime != from) {
+        ++env_.stats.stale_messages;
+        feed(from);
+        return nullptr;
+    }
+    unit->runtime_op = 0;
+    feed(from);
+    return unit;
+}
+
+void Units::send_next(Unit& unit) {
+    if (unit.memory == Memory::Activating) return send_activation(unit);
+    if (unit.memory != Memory::Resident || unit.running) return;
+    const Limits& limits = env_.config.limits;
+    if (!unit.checkpointing && (unit.entries_since_base >= limits.checkpoint_entries ||
+                                unit.bytes_since_base >= limits.checkpoint_bytes)) {
+        unit.checkpointing = true;
+        env_.emit(Checkpoint{unit.runtime, open_runtime_op(unit), unit.activation});
+        return;
+    }
+    if (unit.mailbox.empty()) return;
+    Mail mail = std::move(unit.mailbox.front());
+    unit.mailbox.pop_front();
+    unit.mailbox_bytes -= mail.waiting.bytes;
+    Deliver deliver;
+    deliver.to = unit.runtime;
+    deliver.op = open_runtime_op(unit);
+    deliver.activation = unit.activation;
+    deliver.event_incarnation = incarnation_;
+    deliver.event_counter = mail.waiting.event;
+    deliver.attempt = mail.attempt;
+    deliver.event = mail.event;
+    deliver.deadline = mail.deadline;
+    deliver.trace = mail.trace;
+    unit.running = std::move(mail);
+    env_.emit(std::move(deliver));
+}
+
+void Units::put_output(Unit& unit, Mail mail, ReplyOut reply) {
+    Output output;
+    output.waiting = mail.waiting;
+    output.needs = unit.last_ordinal;
+    output.reply = std::move(reply);
+    unit.outputs.push_back(std::move(output));
+    pump(unit);
+}
+
+void Units::delivered(DeliveredIn& event) {
+    Unit* unit = close_runtime_op(event.op, event.from, event.activation);
+    if (unit == nullptr || !unit->running) return;
+    touch(*unit);
+    if (event.status == DeliverStatus::NotResident) {
+        // Its memory is gone without a death we saw: load again, run again.
+        go_cold(*unit, false);
+        return pump(*unit);
+    }
+    if (event.status == DeliverStatus::Ok &&
+        event.changes.size() > env_.config.limits.entry_bytes) {
+        supervision_.answered_badly(
+            event.from, "changes above the entry bound were answered", false);
+        go_cold(*unit, true);
+        return pump(*unit);
+    }
+    Mail mail = std::move(*unit->running);
+    unit->running.reset();
+    ReplyOut reply;
+    switch (event.status) {
+        case DeliverStatus::Ok:
+            if (!event.changes.empty()) append_changes(*unit, std::move(event.changes));
+            reply.reason = event.reply_status == 0 ? ReplyReason::ActorFailed : ReplyReason::Ok;
+            reply.status = event.reply_status;
+            reply.headers = std::move(event.reply_headers);
+            reply.body = std::move(event.reply_body);
+            if (event.reply_status == 0) reply.text = "the actor gave no reply";
+            break;
+        case DeliverStatus::Limit:
+            reply.reason = ReplyReason::ActorLimit;
+            reply.text = std::move(event.error);
+            break;
+        default:
+            reply.reason = ReplyReason::ActorFailed;
+            reply.text = std::move(event.error);
+            break;
+    }
+    put_output(*unit, std::move(mail), std::move(reply));
+}
+
+void Units::checkpointed(CheckpointedIn& event) {
+    Unit* unit = close_runtime_op(event.op, event.from, event.activation);
+    if (unit == nullptr || !unit->checkpointing) return;
+    if (!event.ok || event.base.size() > env_.config.limits.entry_bytes) {
+        // Not now: ask again after as many entries as before.
+        env_.note(NoteLevel::Warn, "units", unit->key + ": no checkpoint: " + event.error);
+        unit->checkpointing = false;
+        unit->entries_since_base = 0;
+        unit->bytes_since_base = 0;
+        return pump(*unit);
+    }
+    append_base(*unit, std::move(event.base));
+    pump(*unit);
+}
+
+void Units::dropped(const DroppedIn& event) {
+    const auto it = runtime_ops_.find(event.op);
+    if (it == runtime_ops_.end() || it->second.runtime != event.from) {
+        ++env_.stats.stale_messages;
+        return;
+    }
+    runtime_ops_.erase(it);
+    supervision_.closed(event.from);
+    if (const auto load = runtimes_.find(event.from); load != runtimes_.end())
+        --load->second.inflight;
+    feed(event.from);
+}
+
+// Ends the unit's stay at its runtime; the activation id is retired with it.
+void Units::leave_runtime(Unit& unit, bool tell_runtime) {
+    const Handle runtime = unit.runtime;
+    unit.runtime = {};
+    unit.leave_runtime = false;
+    unit.queued_for_runtime = false;
+    unit.runtime_op = 0;
+    unit.checkpointing = false;
+    const std::uint64_t activation = std::exchange(unit.activation, 0);
+    if (!runtime.valid()) return;
+    const auto it = runtimes_.find(runtime);
+    if (it == runtimes_.end()) return;
+    --it->second.resident;
+    if (tell_runtime && activation != 0) {
+        const OpId op = env_.new_op();
+        runtime_ops_.emplace(op, RuntimeOp{0, runtime});
+        ++it->second.inflight;
+        supervision_.opened(runtime);
+        env_.emit(Drop{runtime, op, activation});
+    }
+    if (it->second.retiring && it->second.resident == 0) supervision_.retired_empty(runtime);
+}
+
+// An in-flight event goes back to the front: nothing of what it did is visible, so it may run again.
+void Units::requeue_running(Unit& unit) {
+    if (!unit.running) return;
+    Mail mail = std::move(*unit.running);
+    unit.running.reset();
+    ++mail.attempt;
+    ++env_.stats.redelivered;
+    const bool poison = mail.deaths >= kPoisonDeaths;
+    if (poison || mail.attempt > kAttemptsMax || mail.waiting.answered) {
+        if (poison) ++env_.stats.poisoned;
+        ReplyOut reply;
+        reply.reason = ReplyReason::ActorFailed;
+        reply.text = poison ? "the event ended the runtime three times and is not tried again"
+                            : "the event was tried as often as allowed";
+        return put_output(unit, std::move(mail), std::move(reply));
+    }
+    unit.mailbox_bytes += mail.waiting.bytes;
+    unit.mailbox.push_front(std::move(mail));
+}
+
+void Units::go_cold(Unit& unit, bool tell_runtime) {
+    leave_runtime(unit, tell_runtime);
+    if (unit.memory >= Memory::Activating) unit.memory = Memory::Cold;
+    unit.image.clear();
+    requeue_running(unit);
+}
+
+void Units::runtime_serving(Handle runtime) {
+    runtimes_.try_emplace(runtime);
+    std::vector<UnitId> homeless;
+    for (const auto& [id, unit] : units_) {
+        if (unit->has_work() && !unit->runtime.valid()) homeless.push_back(id);
+    }
+    std::sort(homeless.begin(), homeless.end());  // the map's order is nobody's business
+    for (const UnitId id : homeless) {
+        if (Unit* unit = unit_of(id)) pump(*unit);
+    }
+}
+
+void Units::runtime_retiring(Handle runtime) {
+    const auto it = runtimes_.find(runtime);
+    if (it == runtimes_.end()) return;
+    it->second.retiring = true;
+    if (it->second.resident == 0) return supervision_.retired_empty(runtime);
+    std::vector<UnitId> there;
+    for (const auto& [id, unit] : units_) {
+        if (unit->runtime == runtime) there.push_back(id);
+    }
+    std::sort(there.begin(), there.end());
+    for (const UnitId id : there) {
+        Unit* unit = unit_of(id);
+        unit->leave_runtime = true;
+        pump(*unit);
+    }
+}
+
+void Units::runtime_gone(const Gone& gone) {
+    const auto it = runtimes_.find(gone.handle);
+    if (it == runtimes_.end()) return;
+    runtimes_.erase(it);
+    for (auto op = runtime_ops_.begin(); op != runtime_ops_.end();) {
+        op = op->second.runtime == gone.handle ? runtime_ops_.erase(op) : std::next(op);
+    }
+    std::vector<UnitId> there;
+    for (const auto& [id, unit] : units_) {
+        if (unit->runtime == gone.handle) there.push_back(id);
+    }
+    std::sort(there.begin(), there.end());
+    for (const UnitId id : there) {
+        Unit& unit = *unit_of(id);
+        if (unit.running && gone.by_fault && gone.current != 0 && unit.runtime_op == gone.current)
+            ++unit.running->deaths;
+        go_cold(unit, false);
+    }
+    for (const UnitId id : there) {
+        if (Unit* unit = unit_of(id)) pump(*unit);
+    }
+}
+
+}  // namespace hf::core

@@ -1,0 +1,76 @@
+// All requests to the storage plugin: bounded in flight, kept until decided, sent again to a successor.
+//
+// Outcomes are passed on as they are, except two: an *unknown* Put is never passed on but settled, by sending the same
+// bytes again with the same write id and condition until the store decides (the store answers applied when it finds that
+// write id); once a Put was unknown a *refused* one is unknown too. An *unknown* Get, List or Probe is asked again. Both back off. Whoever loses interest calls cancel().
+// When the storage instance dies every open request waits, oldest first, for the next one.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "agent/core/env.hpp"
+#include "agent/core/events.hpp"
+
+namespace hf::core {
+
+class StoreClient {
+public:
+    using Done = std::function<void(StoreAnswer&)>;
+
+    // on_sent(instance): a request went to it; the watchdog counts.
+    StoreClient(Env& env, std::function<void(Handle)> on_sent)
+        : env_(env), on_sent_(std::move(on_sent)) {}
+
+    OpId get(std::string key, Done done);
+    OpId put(std::string key,
+             Bytes body,
+             Condition condition,
+             std::string etag,
+             WriteId write_id,
+             Done done);
+    OpId erase(std::string key, Done done);
+    OpId list(std::string prefix, std::string after, std::uint32_t limit, Done done);
+    OpId probe(Done done);
+
+    // The answer will not be used. Only for reads and for puts whose unit is fenced.
+    void cancel(OpId op);
+
+    // False when nobody asked for it (late, doubled or settled): the caller counts it.
+    bool answered(StoreAnswer& answer);
+    // The instance to use from now on; none while it restarts. Requests open at another one are sent again.
+    void route(Handle storage);
+    void died(Handle storage);
+
+    void tick();
+    [[nodiscard]] Time next_deadline() const;
+    [[nodiscard]] Handle target() const { return target_; }
+    [[nodiscard]] std::size_t open() const { return open_.size(); }
+
+private:
+    struct Pending {
+        StoreRequest request;
+        Done done;
+        Handle sent_to;     // invalid: waiting
+        Time retry_at = 0;  // 0: not backing off
+        unsigned tries = 0;
+        bool uncertain =
+            false;  // a Put that may have been applied: a refusal decides nothing any more
+    };
+
+    OpId submit(StoreRequest request, Done done);
+    void send_waiting();
+    void forget_flight(Pending& pending);
+
+    Env& env_;
+    std::function<void(Handle)> on_sent_;
+    Handle target_;
+    std::map<OpId, Pending> open_;  // ordered: oldest first is the order of replay
+    std::deque<OpId> waiting_;
+    std::size_t in_flight_ = 0;
+    std::size_t backing_off_ = 0;
+};
+
+}  // namespace hf::core

@@ -1,0 +1,263 @@
+// Swap and roll-back of a slot's build (part of Supervision).
+//
+// Starting: candidates beside the old ones, nothing changes for anybody. SelfTest (policies): generated requests.
+// Full: one assignment per seat puts the candidate in charge while the old instance waits; the stage ends after enough
+// valid answers or its window. Any crash, stall or invalid answer puts the old one back and brands the build. Between
+// SelfTest and Full a shadow and a canary stage have their place: they differ only in which answer is used.
+#include "abi/base/check.hpp"
+#include "agent/core/supervision.hpp"
+
+namespace hf::core {
+
+namespace {
+constexpr std::uint32_t kSelfTests =
+    8;  // enough to see a constant lie, too few to delay an operator
+constexpr std::uint32_t kTestCandidates = 4;
+}  // namespace
+
+void Supervision::swap(const SwapCommand& command) {
+    std::size_t slot_no = 0;
+    const Slot* slot = slot_named(command.slot, &slot_no);
+    if (slot == nullptr) {
+        env_.emit(
+            CommandDone{command.command, false, "no plugin slot named '" + command.slot + "'"});
+        return;
+    }
+    begin_swap(command.command, slot_no, command.build, false);
+}
+
+void Supervision::rollback(const RollbackCommand& command) {
+    std::size_t slot_no = 0;
+    const Slot* slot = slot_named(command.slot, &slot_no);
+    if (slot == nullptr) {
+        env_.emit(
+            CommandDone{command.command, false, "no plugin slot named '" + command.slot + "'"});
+    } else if (!slot->previous) {
+        env_.emit(CommandDone{
+            command.command, false, slot->spec.name + " has no earlier build to go back to"});
+    } else {
+        begin_swap(command.command, slot_no, *slot->previous, true);
+    }
+}
+
+void Supervision::reset(const ResetCommand& command) {
+    std::size_t slot_no = 0;
+    Slot* slot = slot_named(command.slot, &slot_no);
+    if (slot == nullptr) {
+        env_.emit(
+            CommandDone{command.command, false, "no plugin slot named '" + command.slot + "'"});
+        return;
+    }
+    if (bad_.erase(slot->current.identity()) != 0)
+        env_.emit(RememberBadBuilds{{bad_.begin(), bad_.end()}});
+    slot->reason.clear();
+    for (Seat& seat : slot->seats) {
+        seat.failed = false;
+        seat.short_lives.clear();
+        seat.backoff = 0;
+        if (!seat.main.valid()) seat.start_at = env_.now;
+    }
+    env_.emit(CommandDone{
+        command.command, true, slot->spec.name + " starts afresh with " + slot->current.label()});
+}
+
+void Supervision::begin_swap(std::uint64_t command,
+                             std::size_t slot_no,
+                             const Build& build,
+                             bool is_rollback) {
+    Slot& slot = slots_[slot_no];
+    if (stopping_ || slot.swap) {
+        env_.emit(CommandDone{
+            command,
+            false,
+            stopping_ ? "the node stops" : "a swap of " + slot.spec.name + " is under way"});
+        return;
+    }
+    if (build.identity() == slot.current.identity() && slot.seats[0].main.valid()) {
+        env_.emit(CommandDone{
+            command,
+            false,
+            slot.spec.name + " already runs " + build.label() + " with these settings"});
+        return;
+    }
+    Swap swap;
+    swap.command = command;
+    swap.build = build;
+    swap.since = env_.now;
+    swap.is_rollback = is_rollback;
+    slot.swap = std::move(swap);
+    env_.emit(CommandProgress{command, "starting " + build.label()});
+    for (std::uint32_t seat = 0; seat < slot.seats.size(); ++seat)
+        slot.swap->candidates.push_back(spawn(slot_no, seat, build, Instance::Part::Candidate));
+}
+
+void Supervision::candidate_ready(Slot& slot, Instance& instance) {
+    HF_CHECK(slot.swap.has_value(), "a candidate exists only during a swap");
+    (void)instance;
+    if (++slot.swap->ready < slot.swap->candidates.size()) return;
+    if (!is_policy(slot)) {
+        go_full(slot);
+        finish_swap(slot);
+        return;
+    }
+    slot.swap->stage = Stage::SelfTest;
+    slot.swap->since = env_.now;
+    env_.emit(CommandProgress{slot.swap->command, "self-test"});
+    send_test(slot);
+}
+
+void Supervision::send_test(Slot& slot) {
+    Swap& swap = *slot.swap;
+    const OpId op = env_.new_op();
+    swap.test = op;
+    swap.test_sent = env_.now;
+    tests_[op] = static_cast<std::size_t>(&slot - slots_.data());
+    const Handle to = swap.candidates[0];
+    if (slot.spec.kind == Kind::Drain) {
+        NextStep next;
+        next.to = to;
+        next.op = op;
+        for (std::uint32_t i = 0; i < kTestCandidates; ++i)
+            next.residents.push_back("actor/self-test/generated/" +
+                                     std::to_string(test_sequence_ + i));
+        next.in_flight_max = 16;
+        next.sequence = ++test_sequence_;
+        env_.emit(std::move(next));
+        return;
+    }
+    Place place;
+    place.to = to;
+    place.op = op;
+    place.subject = "actor/self-test/generated/" + std::to_string(++test_sequence_);
+    place.class_name = "generated";
+    place.sequence = test_sequence_;
+    place.deadline = env_.now + env_.config.limits.place_deadline;
+    for (std::uint32_t i = 0; i < kTestCandidates; ++i) {
+        Candidate candidate;
+        candidate.id = i;
+        candidate.node = env_.config.node_id;
+        candidate.instance = i;
+        candidate.resident = static_cast<std::uint32_t>(env_.random.below(100));
+        place.candidates.push_back(std::move(candidate));
+    }
+    env_.emit(std::move(place));
+}
+
+bool Supervision::test_answered(const PlacedIn& answer) {
+    const auto it = tests_.find(answer.op);
+    if (it == tests_.end()) return false;
+    Slot& slot = slots_[it->second];
+    tests_.erase(it);
+    if (!slot.swap || slot.swap->test != answer.op) return true;
+    const bool valid = answer.none ? !answer.reason.empty() : answer.choice < kTestCandidates;
+    test_result(slot, valid, "answered a generated request with something that is no candidate");
+    return true;
+}
+
+bool Supervision::test_answered(const StepIn& answer) {
+    const auto it = tests_.find(answer.op);
+    if (it == tests_.end()) return false;
+    Slot& slot = slots_[it->second];
+    tests_.erase(it);
+    if (!slot.swap || slot.swap->test != answer.op) return true;
+    bool valid = !answer.give_up || !answer.reason.empty();
+    std::set<std::uint32_t> seen;
+    for (const std::uint32_t id : answer.hand_over)
+        valid = valid && id < kTestCandidates && seen.insert(id).second;
+    test_result(slot, valid, "answered a generated request with ids that were not offered");
+    return true;
+}
+
+void Supervision::test_result(Slot& slot, bool valid, const std::string& why) {
+    Swap& swap = *slot.swap;
+    swap.test.reset();
+    if (!valid) {
+        // The candidate's exit, or that of the main instance it became, rolls the swap back.
+        answered_badly(swap.candidates[0], why, true);
+        return;
+    }
+    ++swap.answers;
+    if (swap.stage == Stage::SelfTest) {
+        if (swap.answers < kSelfTests) return send_test(slot);
+        go_full(slot);
+        return;
+    }
+    if (swap.answers >= env_.config.limits.swap_answers) return finish_swap(slot);
+    send_test(slot);
+}
+
+void Supervision::go_full(Slot& slot) {
+    Swap& swap = *slot.swap;
+    swap.stage = Stage::Full;
+    swap.since = env_.now;
+    swap.answers = 0;
+    env_.emit(CommandProgress{swap.command, "full"});
+    for (std::uint32_t i = 0; i < slot.seats.size(); ++i) {
+        Instance* candidate = instance_of(swap.candidates[i]);
+        HF_CHECK(candidate != nullptr, "a candidate that went away ends the swap before this");
+        const Handle old = slot.seats[i].main;
+        candidate->part = Instance::Part::Main;
+        slot.seats[i].main = candidate->handle;  // the route change
+        slot.seats[i].start_at = kNever;
+        // Until the swap ends the old policy instance waits beside; others retire in finish_swap.
+        if (Instance* before = instance_of(old); before != nullptr)
+            before->part = Instance::Part::Retiring;
+        listener_.on_serving(slot.spec.kind, candidate->handle);
+    }
+    if (is_policy(slot)) send_test(slot);
+}
+
+void Supervision::finish_swap(Slot& slot) {
+    const Swap swap = std::move(*slot.swap);
+    slot.swap.reset();
+    if (swap.test) tests_.erase(*swap.test);
+    const std::string from = slot.current.label();
+    slot.previous = slot.current;
+    slot.current = swap.build;
+    bad_.erase(swap.build.identity());  // the operator asked for it and it did well
+    slot.reason = std::string(swap.is_rollback ? "rolled back" : "swapped") + " from " + from +
+                  " to " + swap.build.label();
+    for (Seat& seat : slot.seats) {
+        seat.failed = false;
+        seat.backoff = 0;
+        seat.short_lives.clear();
+    }
+    for (auto& [generation, instance] : instances_) {
+        if (&slots_[instance.slot] == &slot && instance.part == Instance::Part::Retiring &&
+            !instance.ending)
+            retire(instance);
+    }
+    env_.note(NoteLevel::Info, "supervision", slot.spec.name + ": " + slot.reason);
+    env_.emit(CommandDone{swap.command, true, "Full: " + slot.reason});
+}
+
+void Supervision::roll_back(Slot& slot, const std::string& why) {
+    const Swap swap = std::move(*slot.swap);
+    slot.swap.reset();
+    if (swap.test) tests_.erase(*swap.test);
+    slot.reason = "RolledBack: " + swap.build.label() + " was ended: " + why + "; " +
+                  slot.current.label() + " is in charge";
+    for (std::uint32_t i = 0; i < slot.seats.size(); ++i) {
+        Instance* candidate = instance_of(swap.candidates[i]);
+        if (candidate != nullptr) {
+            if (slot.seats[i].main == candidate->handle) slot.seats[i].main = {};
+            candidate->part = Instance::Part::Retiring;
+            kill(*candidate, "its swap is rolled back", false);
+        }
+    }
+    for (auto& [generation, instance] : instances_) {
+        if (&slots_[instance.slot] != &slot || instance.part != Instance::Part::Retiring ||
+            instance.ending)
+            continue;
+        instance.part = Instance::Part::Main;
+        slot.seats[instance.seat].main = instance.handle;
+        listener_.on_serving(slot.spec.kind, instance.handle);
+    }
+    for (Seat& seat : slot.seats) {
+        if (!seat.main.valid() && !seat.failed && !stopping_) seat.start_at = env_.now;
+    }
+    env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
+    env_.emit(CommandDone{swap.command, false, slot.reason});
+}
+
+}  // namespace hf::core

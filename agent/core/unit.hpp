@@ -1,0 +1,147 @@
+// One unit: its hold, its log, its mailbox and where it lives. Plain data; the rules are in units.hpp.
+#pragma once
+
+#include <deque>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/core/actions.hpp"
+#include "agent/core/records.hpp"
+#include "agent/core/types.hpp"
+
+namespace hf::core {
+
+// The hold's life. Quiescing and Releasing end a hold; Fenced ends it without a word to the store.
+enum class Hold : std::uint8_t { Idle, Acquiring, Serving, Quiescing, Releasing, Fenced };
+// Where the unit's state is while the hold is Serving. Only Resident runs events.
+enum class Memory : std::uint8_t {
+    Cold,
+    Settling,
+    Listing,
+    Sealing,
+    Fetching,
+    Activating,
+    Resident
+};
+[[nodiscard]] const char* hold_name(Hold hold);
+[[nodiscard]] const char* memory_name(Memory memory);
+
+struct DeadlineEntry {
+    Time at = 0;
+    UnitId unit = 0;
+    std::uint64_t event = 0;
+};
+using DeadlineList = std::list<DeadlineEntry>;
+
+// Who waits for an event's answer. Answered exactly once, or not at all when its gateway died.
+struct Waiting {
+    std::uint64_t event = 0;  // the event id's counter
+    Handle gateway;
+    std::uint64_t req_id = 0;
+    bool answered = false;
+    std::size_t bytes = 0;  // counted in accepted_bytes until answered and gone
+    std::optional<DeadlineList::iterator> deadline;
+};
+
+struct Mail {
+    Waiting waiting;
+    Bytes event;
+    Time deadline = 0;
+    std::uint64_t trace = 0;
+    std::uint16_t attempt = 1;
+    std::uint8_t deaths = 0;  // runtimes that died of a fault with this as current
+};
+
+// An answer held back until everything it may have seen is stored.
+struct Output {
+    Waiting waiting;
+    std::uint64_t needs = 0;  // the ordinal of the last entry that must be stored first
+    ReplyOut reply;
+};
+
+// An entry not stored yet. `ordinal` counts the entries of this hold in memory; seq is given when it is sent.
+struct PendingEntry {
+    std::uint64_t ordinal = 0;
+    LogEntry entry;
+    std::size_t bytes = 0;
+};
+
+struct Unit {
+    UnitId id = 0;
+    std::string key;  // escaped
+    std::size_t class_index = 0;
+    std::string name;
+
+    Hold hold = Hold::Idle;
+    Memory memory = Memory::Cold;
+    std::uint64_t epoch = 0;
+    std::string hold_etag;
+    HoldRecord record;
+    WriteId hold_write;
+    OpId store_op = 0;  // the one hold, list or seal request that is open, 0 = none
+    unsigned seal_tries = 0;
+    unsigned hold_tries = 0;
+
+    // The log. next_seq is the slot of the next entry to be sent; 0: not known yet.
+    std::uint64_t next_seq = 0;
+    std::uint64_t base_seq = 0;
+    std::uint64_t compacted_to = 0;  // the base whose cover was turned into garbage already
+    std::size_t entries_since_base = 0;
+    std::size_t bytes_since_base = 0;
+    bool sealed = false;
+    std::uint64_t prior_incarnation = 0;  // the one our seal fences
+    struct Slot {
+        std::uint64_t seq = 0;
+        bool seal = false;
+        std::uint64_t sealed_incarnation = 0;
+    };
+    std::deque<Slot> slots;             // keys present in the log, ascending
+    std::deque<std::uint64_t> garbage;  // covered by a base, to be deleted
+    std::size_t deletes_open = 0;
+    std::optional<EntryAlarm> alarm;  // folds, carried by bases
+    std::map<std::string, std::uint64_t> applied;
+    std::map<std::pair<std::string, std::uint64_t>, OutboxItem> outbox;
+
+    std::deque<PendingEntry> pending;  // front is the open commit when commit_op != 0
+    OpId commit_op = 0;
+    std::uint64_t last_ordinal = 0;
+    std::uint64_t stored_ordinal = 0;
+    std::size_t pending_bytes = 0;
+
+    // A load under way.
+    std::vector<std::uint64_t> to_fetch;
+    std::size_t fetches_open = 0;
+    std::uint64_t load = 0;  // counts loads: answers of an abandoned one are dropped
+    std::map<std::uint64_t, LogEntry> fetched;
+    std::string list_after;
+    std::vector<StoredChanges> image;  // what Activate still has to carry
+    std::size_t image_next = 0;
+    std::uint32_t image_part = 0;
+
+    // Where it lives.
+    Handle runtime;
+    bool placing = false;
+    std::uint64_t activation = 0;
+    OpId runtime_op = 0;  // the one open Activate, Deliver or Checkpoint
+    bool checkpointing = false;
+    bool queued_for_runtime = false;
+    bool leave_runtime = false;  // its runtime retires: go Cold at the next pause
+
+    std::optional<Mail> running;
+    std::deque<Mail> mailbox;
+    std::size_t mailbox_bytes = 0;
+    std::deque<Output> outputs;
+
+    std::list<UnitId>::iterator idle_position;
+    bool in_idle_list = false;
+    Time last_active = 0;
+    bool counted_unsettled = false;  // in Units::unsettled_
+
+    [[nodiscard]] bool has_work() const { return running.has_value() || !mailbox.empty(); }
+    [[nodiscard]] bool settled() const { return pending.empty() && commit_op == 0; }
+};
+
+}  // namespace hf::core

@@ -70,7 +70,6 @@ public:
 
     void handle(const hf::sdk::Message& message) override {
         if (message.type != hf::abi::Body::Place) return;
-        context_->set_current(message.req_id);
         const auto& place = message.as<Place>();
         const bool due = asked_++ >= after_;
         if (due && policy_ != "slow") return misbehave(message, place);

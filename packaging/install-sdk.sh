@@ -28,7 +28,7 @@ include="$prefix/include/holdfast"
 rm -rf "$include"
 mkdir -p "$include/schema" "$prefix/lib/pkgconfig"
 # -M, not -MM: the schema headers are system headers to us. Everything outside the two trees is the author's system.
-for header in $public; do printf '#include "%s"\n' "$header"; done |
+for header in $public; do printf '#include "%s"\n' "$source/$header"; done |
     "${CXX:-c++}" -std=c++20 -M -x c++ -I "$source" -isystem "$build/abi/schema" - |
     tr -d '\\' | tr ' ' '\n' | sort -u |
     while read -r file; do

@@ -1,0 +1,233 @@
+#include "plugins/storage-local/bucket.hpp"
+
+#include <cerrno>
+#include <limits>
+
+#include "abi/base/clock.hpp"
+#include "abi/base/limits.hpp"
+#include "plugins/storage-local/lmdb_facts.hpp"
+#include "plugins/storage-local/stored_object.hpp"
+
+namespace hf::bucket {
+namespace {
+
+// One batch copies at most a path of 4 pages for each of 256 writes (4 MiB) and its bodies (4 MiB): above this distance
+// from the limit nobody needs to count free pages.
+constexpr std::uint64_t kNearFullBytes = 8ULL << 20U;
+// Pages one put may take beside its body: a path of 4, as many for the free list.
+constexpr std::int64_t kPathPages = 8;
+// Serials taken at once: one commit in this many touches the table's record.
+constexpr std::uint64_t kSerialBlock = 1U << 16U;
+
+bool is_no_room(int code) {
+    return code == MDB_MAP_FULL || code == MDB_TXN_FULL || code == ENOSPC || code == EDQUOT ||
+           code == EFBIG;
+}
+
+}  // namespace
+
+// What one transaction gathers; taken over by the bucket only when it is committed.
+struct Bucket::Batch {
+    MDB_txn* txn = nullptr;
+    TableRecord record;
+    TreeState tree;
+    std::uint64_t serial_next = 0;
+    std::uint64_t serial_end = 0;
+    std::int64_t room_pages = 0;
+    std::int64_t now_ms = 0;
+    bool changed = false;
+    bool record_changed = false;
+};
+
+std::vector<WriteResult> Bucket::apply(std::span<const Write> writes) {
+    std::vector<WriteResult> results(writes.size());
+    if (!writes.empty()) apply_part(writes, results);
+    return results;
+}
+
+WriteResult Bucket::erase(std::string key, Condition condition, std::string etag) {
+    Write write;
+    write.kind = WriteKind::Delete;
+    write.key = std::move(key);
+    write.condition = condition;
+    write.etag = std::move(etag);
+    return put(write);
+}
+
+void Bucket::apply_part(std::span<const Write> writes, std::span<WriteResult> results) {
+    bool indeterminate = false;
+    int code = attempt(writes, results, indeterminate);
+    if (code == MDB_MAP_FULL) {
+        int dead = 0;  // a dead process's view keeps pages from being used again
+        if (mdb_reader_check(env_, &dead) == 0 && dead > 0)
+            code = attempt(writes, results, indeterminate);
+    }
+    if (code == 0) return;
+    if (is_no_room(code) && !indeterminate && writes.size() > 1) {
+        const std::size_t half = writes.size() / 2;
+        apply_part(writes.first(half), results.first(half));
+        apply_part(writes.subspan(half), results.subspan(half));
+        return;
+    }
+    const std::string reason = sentence(code);
+    for (WriteResult& result : results)
+        result = WriteResult{indeterminate ? Outcome::Unknown : Outcome::Refused, {}, {}, reason};
+}
+
+int Bucket::attempt(std::span<const Write> writes,
+                    std::span<WriteResult> results,
+                    bool& indeterminate) {
+    Batch batch;
+    batch.room_pages = room_pages();
+    batch.now_ms = wall_ms();
+    batch.serial_next = serial_next_;
+    batch.serial_end = serial_end_;
+    if (const int code = mdb_txn_begin(env_, nullptr, 0, &batch.txn); code != 0) return code;
+
+    MDB_val key = record_key();
+    MDB_val value{};
+    int code = mdb_get(batch.txn, table_, &key, &value);
+    if (code == 0 && !read_record(value, batch.record)) code = MDB_CORRUPTED;
+    batch.tree.last_node = batch.record.last_node;
+    batch.tree.child_entries = batch.record.child_entries;
+    for (std::size_t i = 0; i < writes.size() && code == 0; ++i) {
+        results[i] = WriteResult{};
+        code = apply_one(batch, writes[i], results[i]);
+    }
+    if (code != 0) {
+        mdb_txn_abort(batch.txn);
+        return code;
+    }
+    return commit(batch, indeterminate);
+}
+
+int Bucket::apply_one(Batch& batch, const Write& write, WriteResult& result) {
+    const bool is_put = write.kind == WriteKind::Put;
+    const auto refuse = [&result](std::string reason) {
+        result.outcome = Outcome::Refused;
+        result.reason = std::move(reason);
+        return 0;
+    };
+    if (write.key.empty() || write.key.size() > kKeyBytesMax)
+        return refuse("a key has 1.." + std::to_string(kKeyBytesMax) +
+                      " bytes (kKeyBytesMax), this one " + std::to_string(write.key.size()));
+    if (write.body.size() > kPayloadBytesMax)
+        return refuse("a body has at most " + std::to_string(kPayloadBytesMax) +
+                      " bytes (kPayloadBytesMax), this one " + std::to_string(write.body.size()));
+    if (write.condition == Condition::IfMatch && write.etag.empty())
+        return refuse("IfMatch needs an etag");
+    if (write.condition == Condition::IfAbsent && !is_put)
+        return refuse("IfAbsent has no meaning for a delete");
+
+    KeyTree tree(batch.txn, table_);
+    MDB_val present{};
+    ObjectHeader header;
+    const int found = tree.find(write.key, present);
+    if (found != 0 && found != MDB_NOTFOUND) return found;
+    const bool exists = found == 0;
+    if (exists) {
+        if (!read_object(present, header)) return MDB_CORRUPTED;
+        result.etag = etag_of(header);
+        result.write_id = {header.write_hi, header.write_lo};
+    }
+    if (is_put && exists && !write.write_id.none() && result.write_id == write.write_id) {
+        result.outcome = Outcome::Applied;
+        return 0;
+    }
+    if (!exists && (!is_put || write.condition == Condition::IfMatch)) {
+        result.outcome = Outcome::NotFound;
+        return 0;
+    }
+    if ((write.condition == Condition::IfAbsent && exists) ||
+        (write.condition == Condition::IfMatch && write.etag != result.etag)) {
+        result.outcome = Outcome::PreconditionFailed;
+        return 0;
+    }
+    if (is_put) return store_object(batch, write, result);
+    const int code = tree.erase(write.key, batch.tree);
+    batch.changed = true;
+    result = WriteResult{Outcome::Applied, {}, {}, {}};
+    return code;
+}
+
+int Bucket::store_object(Batch& batch, const Write& write, WriteResult& result) {
+    const auto bytes = sizeof(ObjectHeader) + write.body.size();
+    batch.room_pages -= kPathPages + static_cast<std::int64_t>(bytes / page_bytes_ + 1);
+    if (batch.room_pages < 0) return MDB_MAP_FULL;
+
+    ObjectHeader header;
+    header.body_bytes = static_cast<std::uint32_t>(write.body.size());
+    header.write_hi = write.write_id.hi;
+    header.write_lo = write.write_id.lo;
+    header.last_modified_ms = batch.now_ms;
+    header.serial = next_serial(batch);
+    void* place = nullptr;
+    if (const int code = KeyTree(batch.txn, table_).reserve(write.key, bytes, batch.tree, &place);
+        code != 0)
+        return code;
+    std::memcpy(place, &header, sizeof header);
+    if (!write.body.empty())
+        std::memcpy(
+            static_cast<char*>(place) + sizeof header, write.body.data(), write.body.size());
+    batch.changed = true;
+    result = WriteResult{Outcome::Applied, etag_of(header), write.write_id, {}};
+    return 0;
+}
+
+std::uint64_t Bucket::next_serial(Batch& batch) {
+    if (batch.serial_next == batch.serial_end) {
+        batch.serial_next = batch.record.serial_end;
+        batch.serial_end = batch.serial_next + kSerialBlock;
+        batch.record.serial_end = batch.serial_end;
+        batch.record_changed = true;
+    }
+    return batch.serial_next++;
+}
+
+int Bucket::commit(Batch& batch, bool& indeterminate) {
+    if (!batch.changed) {  // answers only: nothing to make durable
+        mdb_txn_abort(batch.txn);
+        return 0;
+    }
+    if (batch.record_changed || batch.tree.changed) {
+        batch.record.last_node = batch.tree.last_node;
+        batch.record.child_entries = batch.tree.child_entries;
+        MDB_val key = record_key();
+        MDB_val value{sizeof batch.record, &batch.record};
+        if (const int code = mdb_put(batch.txn, table_, &key, &value, 0); code != 0) {
+            mdb_txn_abort(batch.txn);
+            return code;
+        }
+    }
+    const int code = mdb_txn_commit(batch.txn);
+    if (code == 0) {
+        serial_next_ = batch.serial_next;
+        serial_end_ = batch.serial_end;
+        commits_.fetch_add(1, std::memory_order_relaxed);
+        return 0;
+    }
+    // Whether the meta page was at stake: LMDB then begins no transaction any more.
+    MDB_txn* probe = nullptr;
+    const int next = mdb_txn_begin(env_, nullptr, 0, &probe);
+    if (next == 0) mdb_txn_abort(probe);
+    indeterminate = next != 0 && next != MDB_MAP_RESIZED;
+    if (next == MDB_PANIC) broken_.store(true, std::memory_order_relaxed);
+    return code;
+}
+
+// Pages that puts may still take. Far from the limit that is not counted.
+std::int64_t Bucket::room_pages() {
+    const std::uint64_t touched = pages_touched(env_);
+    if (touched * page_bytes_ + kNearFullBytes <= put_bytes_max_)
+        return std::numeric_limits<std::int64_t>::max();
+    std::uint64_t free_pages = 0;
+    MDB_txn* txn = nullptr;
+    if (mdb_txn_begin(env_, nullptr, MDB_RDONLY, &txn) == 0) {
+        if (count_free_pages(txn, free_pages) != 0) free_pages = 0;
+        mdb_txn_abort(txn);
+    }
+    return static_cast<std::int64_t>(put_bytes_max_ / page_bytes_ + free_pages) -
+           static_cast<std::int64_t>(touched);
+}
+
+}  // namespace hf::bucket

@@ -1,0 +1,64 @@
+// The storage plugin of a single machine: messages of abi/schema/storage.fbs on one side, a bucket on the other.
+//
+// Get, List and Probe are answered on the loop thread from a short snapshot. Put and Delete go to the committer in the
+// order of arrival and are answered after their commit, with one wake for each batch. A read that arrives behind a write
+// that is not answered yet may see the object before or after it.
+//
+// Death: see bucket.hpp. The supervisor decides every unanswered request by its schema's `replay`; a Put that was
+// committed and not answered hears Applied when it comes again with its write_id.
+//
+// When the meta page could not be written, the writes concerned are answered Unknown, the supervisor gets a Fault with the
+// reason, everything after is Refused, and the process ends once those answers are out: the next one opens the file anew.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/sdk/plugin.hpp"
+#include "plugins/storage-local/bucket.hpp"
+#include "plugins/storage-local/committer.hpp"
+
+namespace hf::bucket {
+
+// Reads Configure.settings. Invalid names the setting and, if it is unknown, those that exist.
+Result<Options> read_settings(const abi::Configure& configure);
+
+class StorageLocal final : public sdk::Plugin {
+public:
+    StorageLocal() = default;
+    ~StorageLocal() override;
+
+    [[nodiscard]] sdk::Identity identity() const override;
+    Result<void> configure(const abi::Configure& configure, sdk::Context& context) override;
+    void handle(const sdk::Message& message) override;
+    void batch_done() override;
+    bool shed_done() override;
+
+private:
+    struct Counts {
+        std::uint64_t puts = 0, gets = 0, lists = 0, deletes = 0, refused = 0;
+    };
+
+    void on_get(std::uint64_t req_id, const abi::Get& get);
+    void on_list(std::uint64_t req_id, const abi::List& list);
+    void on_probe(std::uint64_t req_id);
+    void on_put(std::uint64_t req_id, const abi::Put& put);
+    void on_delete(std::uint64_t req_id, const abi::Delete& erase);
+    void submit(Write write);
+    void answer(const Finished& finished);
+    void on_committed(const std::vector<Finished>& finished);
+    void report_counters();
+    void give_up();
+
+    sdk::Context* context_ = nullptr;
+    std::unique_ptr<Bucket> bucket_;
+    std::unique_ptr<Committer> committer_;
+    Counts counts_;
+    bool counts_changed_ = false;
+    std::int64_t counts_sent_ns_ = 0;
+    bool gave_up_ = false;
+};
+
+}  // namespace hf::bucket

@@ -3,7 +3,8 @@
 //
 //   policy     what happens once `after` requests were answered well (100 when not given)
 //   crash      SIGSEGV
-//   stall      works on the request for ever
+//   stall      blocks in the request for ever
+//   spin       computes on the request for ever
 //   mute       takes the request, looks for more, never answers
 //   slow       one of `every` requests (50) is answered three deadlines late
 //   lie        names a candidate that was not offered
@@ -13,9 +14,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
-#include <ctime>
 #include <string>
+#include <thread>
 
 #include "abi/base/clock.hpp"
 #include "abi/sdk/plugin.hpp"
@@ -28,10 +30,9 @@ constexpr std::int64_t kExitAfterNs = 50'000'000;
 // Used when a request carries no deadline: the node's default for one placement.
 constexpr std::int64_t kDeadlineNs = 50'000'000;
 
-// The filters of a policy know no timers, and a late answer shall not depend on them.
-void spin_until(std::int64_t when_ns) {
-    while (hf::monotonic_ns() < when_ns) {
-    }
+void sleep_until(std::int64_t when_ns) {
+    const std::int64_t left_ns = when_ns - hf::monotonic_ns();
+    if (left_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left_ns));
 }
 
 class Faulty final : public hf::sdk::Plugin {
@@ -40,7 +41,7 @@ public:
         return {hf::abi::Kind::Placement,
                 "faulty-policy",
                 "1",
-                {"crash", "stall", "mute", "slow", "lie", "garbage", "exit"},
+                {"crash", "stall", "spin", "mute", "slow", "lie", "garbage", "exit"},
                 {}};
     }
 
@@ -62,7 +63,7 @@ public:
             }
         }
         if (policy_ == "exit" && !after_given) {
-            spin_until(started_ns_ + kExitAfterNs);
+            sleep_until(started_ns_ + kExitAfterNs);
             ::_exit(1);
         }
         return {};
@@ -77,7 +78,7 @@ public:
             const std::int64_t now = hf::monotonic_ns();
             const std::int64_t deadline =
                 message.deadline_ns > now ? message.deadline_ns : now + kDeadlineNs;
-            spin_until(now + 3 * (deadline - now));
+            sleep_until(now + 3 * (deadline - now));
         }
         answer(message.req_id, good(place));
     }
@@ -108,6 +109,8 @@ private:
             volatile int* nowhere = nullptr;
             *nowhere = 1;  // NOLINT(clang-analyzer-core.NullDereference): the point of this program
         } else if (policy_ == "stall") {
+            for (;;) sleep_until(hf::monotonic_ns() + 1'000'000'000);
+        } else if (policy_ == "spin") {
             for (volatile bool for_ever = true; for_ever;) {
             }
         } else if (policy_ == "lie") {

@@ -118,10 +118,12 @@ int enosys_probe() {
     int refused = 0;
     for (const auto& call : calls) {
         errno = 0;
-        const long result = ::syscall(call.number, call.args[0], call.args[1], call.args[2], call.args[3]);
+        const long result =
+            ::syscall(call.number, call.args[0], call.args[1], call.args[2], call.args[3]);
         const bool permission = result < 0 && errno == EPERM;
         if (permission) ++refused;
-        std::printf("%s: result %ld errno %d (%s)\n", call.name, result, errno, std::strerror(errno));
+        std::printf(
+            "%s: result %ld errno %d (%s)\n", call.name, result, errno, std::strerror(errno));
     }
     return refused;
 }
@@ -204,7 +206,9 @@ int other(const std::string& what, const char* argument) {
         return 0;
     }
     if (what == "long-line") {
-        std::fprintf(stderr, "%s\nshort\n", std::string(static_cast<std::size_t>(std::atoi(argument)), 'x').c_str());
+        std::fprintf(stderr,
+                     "%s\nshort\n",
+                     std::string(static_cast<std::size_t>(std::atoi(argument)), 'x').c_str());
         return 0;
     }
     if (what == "no-newline") {
@@ -230,8 +234,13 @@ int main(int argc, char** argv) {
     for (const Call& call : kCalls) {
         if (what != call.name) continue;
         errno = 0;
-        const long result = ::syscall(call.number, call.args[0], call.args[1], call.args[2], call.args[3],
-                                      call.args[4], call.args[5]);
+        const long result = ::syscall(call.number,
+                                      call.args[0],
+                                      call.args[1],
+                                      call.args[2],
+                                      call.args[3],
+                                      call.args[4],
+                                      call.args[5]);
         return survived(call.name, result, errno);
     }
     if (what == "fork") return fork_probe();

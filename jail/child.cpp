@@ -18,7 +18,8 @@ namespace hf::jail {
 namespace {
 
 // The whole environment. PATH and LANG are for the builder's tools; HOME stops libraries from asking who we are.
-const char* const kEnvironment[] = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp", "TMPDIR=/tmp", nullptr};
+const char* const kEnvironment[] = {
+    "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp", "TMPDIR=/tmp", nullptr};
 
 constexpr int kExecFailed = 127;  // as a shell says it; the sentence goes over the start socket
 
@@ -28,7 +29,8 @@ constexpr int kExecFailed = 127;  // as a shell says it; the sentence goes over 
 }
 
 Result<void> die_with_jail(pid_t jail) {
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return fail_errno(errno, "arming pdeathsig");
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
+        return fail_errno(errno, "arming pdeathsig");
     // It may have died between fork and the line above; then nobody would send the signal.
     if (::getppid() != jail) return fail(Code::PeerGone, "the jail died before its plugin started");
     return {};
@@ -74,7 +76,8 @@ void run_child(const ChildPlan& plan) {
         const auto listener = lay_filter(*plan.profile);
         if (!listener) give_up(plan.start_socket, listener.error().message);
         // From here on the filter holds for us as well.
-        if (!send_packet(plan.start_socket, as_bytes("filter"), listener.value())) ::_exit(kExecFailed);
+        if (!send_packet(plan.start_socket, as_bytes("filter"), listener.value()))
+            ::_exit(kExecFailed);
         ::close(listener.value());
     }
     ::execve(binary.c_str(), argv.data(), const_cast<char* const*>(kEnvironment));

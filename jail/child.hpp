@@ -13,7 +13,7 @@ struct ChildPlan {
     const layout::JailSpec* spec = nullptr;
     const Profile* profile = nullptr;  // null: no filter (tests only)
     const Landlock* landlock = nullptr;
-    pid_t jail = 0;        // getpid() of the parent
+    pid_t jail = 0;         // getpid() of the parent
     int start_socket = -1;  // to the parent: the filter's listener, or the sentence why it failed
 };
 

@@ -32,9 +32,9 @@ using layout::JailSpec;
 using layout::kReportFd;
 using layout::kSpecFd;
 
-constexpr int kExitStarted = 0;   // the plugin ran; how it ended is in the report
-constexpr int kExitRefused = 2;   // nothing was started; the report says why
-constexpr int kExitOrphan = 3;    // the supervisor is gone
+constexpr int kExitStarted = 0;  // the plugin ran; how it ended is in the report
+constexpr int kExitRefused = 2;  // nothing was started; the report says why
+constexpr int kExitOrphan = 3;   // the supervisor is gone
 
 Result<JailSpec> read_spec() {
     Bytes bytes(layout::kJailSpecBytesMax + 1);
@@ -51,11 +51,13 @@ Result<JailSpec> read_spec() {
 
 // Handlers and mask come from the supervisor: both back to a known state. SIGCHLD is read from a descriptor.
 Result<UniqueFd> settle_signals() {
-    for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);  // fails for KILL and STOP: fine
+    for (int number = 1; number < NSIG; ++number)
+        ::signal(number, SIG_DFL);  // fails for KILL and STOP: fine
     sigset_t child;
     ::sigemptyset(&child);
     ::sigaddset(&child, SIGCHLD);
-    if (::sigprocmask(SIG_SETMASK, &child, nullptr) != 0) return fail_errno(errno, "setting the signal mask");
+    if (::sigprocmask(SIG_SETMASK, &child, nullptr) != 0)
+        return fail_errno(errno, "setting the signal mask");
     UniqueFd fd(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd.valid()) return fail_errno(errno, "making a signalfd");
     return fd;
@@ -69,7 +71,8 @@ Result<void> own_session() {
 
 // Armed after the last change of credentials, which would clear it.
 Result<void> die_with_supervisor() {
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return fail_errno(errno, "arming pdeathsig");
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
+        return fail_errno(errno, "arming pdeathsig");
     // Did it die before that? getppid() is 0 in a pid namespace; its end of the socket tells in every case.
     pollfd report{kReportFd, 0, 0};
     if (::poll(&report, 1, 0) > 0) return fail(Code::PeerGone, "the supervisor is gone");
@@ -78,7 +81,7 @@ Result<void> die_with_supervisor() {
 
 struct Prepared {
     JailSpec spec;
-    const Profile* walls = nullptr;    // never null
+    const Profile* walls = nullptr;   // never null
     const Profile* filter = nullptr;  // null: unfiltered
     Landlock landlock;
     UniqueFd signals;
@@ -107,20 +110,28 @@ Result<Prepared> prepare(bool allow_unfiltered) {
     };
     bool filtered = true;
     const Profile* profile = find(spec.profile, allow_unfiltered, filtered);
-    if (profile == nullptr) return fail(Code::Invalid, "there is no jail profile '" + spec.profile + "'");
+    if (profile == nullptr)
+        return fail(Code::Invalid, "there is no jail profile '" + spec.profile + "'");
     if (spec.host_pids && profile->may_exec)
-        return fail(Code::Refused, "profile " + spec.profile + " may start processes and so needs a pid namespace");
+        return fail(
+            Code::Refused,
+            "profile " + spec.profile + " may start processes and so needs a pid namespace");
     UniqueFd proc;
     if (::getpid() != 1) {
-        if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail_errno(errno, "becoming a subreaper");
+        if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+            return fail_errno(errno, "becoming a subreaper");
         proc.reset(::open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC));
     }
     HF_TRY(build_root(spec, *profile, missing));
     HF_TRY(take_identity(spec, missing));
     HF_TRY(die_with_supervisor());
     HF_ASSIGN(Landlock landlock, Landlock::prepare(spec, missing));
-    return Prepared{std::move(spec), profile, filtered ? profile : nullptr, std::move(landlock),
-                    std::move(signals), std::move(proc)};
+    return Prepared{std::move(spec),
+                    profile,
+                    filtered ? profile : nullptr,
+                    std::move(landlock),
+                    std::move(signals),
+                    std::move(proc)};
 }
 
 Result<Ending> run_plugin(Prepared& prepared) {
@@ -144,9 +155,14 @@ Result<Ending> run_plugin(Prepared& prepared) {
     if (!pidfd.valid()) return fail_errno(errno, "pidfd of the plugin");  // our exit ends it
     JailReport born;
     born.kind = JailReportKind::Born;
-    if (!send_report(kReportFd, born, pidfd.get())) return fail(Code::PeerGone, "the supervisor is gone");
+    if (!send_report(kReportFd, born, pidfd.get()))
+        return fail(Code::PeerGone, "the supervisor is gone");
     const bool exec_free = prepared.filter == nullptr || prepared.filter->may_exec;
-    return Warden(plugin, std::move(ours), std::move(prepared.signals), std::move(prepared.proc), exec_free)
+    return Warden(plugin,
+                  std::move(ours),
+                  std::move(prepared.signals),
+                  std::move(prepared.proc),
+                  exec_free)
         .watch();
 }
 
@@ -164,10 +180,12 @@ int refuse(const Error& error) {
 int run_jail(bool allow_unfiltered) {
     // Whoever starts us by hand has no spec to give.
     struct stat info {};
-    if (::fcntl(kSpecFd, F_GET_SEALS) < 0 || ::fstat(kReportFd, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+    if (::fcntl(kSpecFd, F_GET_SEALS) < 0 || ::fstat(kReportFd, &info) != 0 ||
+        !S_ISSOCK(info.st_mode)) {
         constexpr std::string_view kUsage =
             "holdfast-jail is started by holdfastd, which hands it a spec at descriptor 4.\n";
-        [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kUsage.data(), kUsage.size());
+        [[maybe_unused]] const ssize_t written =
+            ::write(STDERR_FILENO, kUsage.data(), kUsage.size());
         return kExitRefused;
     }
     auto prepared = prepare(allow_unfiltered);

@@ -44,7 +44,8 @@ Result<void> own_directory(const std::string& path, std::uint32_t uid) {
     int entries = 0;
     while (const dirent* entry = ::readdir(dir.get())) {
         if (++entries > kOwnedEntriesMax)
-            return fail(Code::Refused, path + " has more than " + std::to_string(kOwnedEntriesMax) + " entries");
+            return fail(Code::Refused,
+                        path + " has more than " + std::to_string(kOwnedEntriesMax) + " entries");
         HF_TRY(own_entry(number, entry->d_name, uid));
     }
     return {};

@@ -10,8 +10,8 @@ using namespace layout;  // NOLINT(google-build-using-namespace): rule vocabular
 
 namespace {
 
-constexpr std::uint64_t kNewNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
-                                         CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+constexpr std::uint64_t kNewNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
+                                         CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
 constexpr Rule kBuilder[] = {
     {"execve", kAlways, "cc1, as, collect2, ld"},

@@ -16,7 +16,7 @@ struct Profile {
     bool proc = false;          // /proc of its own pid namespace, processes only
     bool alternatives = false;  // /etc/alternatives: cc and ld are links through it
     bool name_service = false;  // resolv.conf, hosts, nsswitch.conf
-    bool may_exec = false;      // else the jail lets exactly one execve through: the plugin's own start
+    bool may_exec = false;  // else the jail lets exactly one execve through: the plugin's own start
 };
 
 // Null when there is no such profile.

@@ -55,7 +55,8 @@ TEST_CASE("no rule is there twice") {
                     int same = 0;
                     for (const Rules others : *list)
                         for (const Rule& each : others)
-                            if (std::string(each.call) == rule.call && each.when == rule.when) ++same;
+                            if (std::string(each.call) == rule.call && each.when == rule.when)
+                                ++same;
                     CAPTURE(profile.name);
                     CAPTURE(rule.call);
                     CHECK(same == 1);

@@ -51,7 +51,8 @@ Result<Packet> receive_packet(int socket, std::size_t most) {
     if (got < 0) return fail_errno(errno, "reading from the plugin's start");
     packet.bytes.resize(static_cast<std::size_t>(got));
     packet.end = got == 0;
-    for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head))
+    for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
+         head = CMSG_NXTHDR(&message, head))
         if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
             std::memcpy(&packet.fd, CMSG_DATA(head), sizeof packet.fd);
     return packet;

@@ -2,4 +2,6 @@
 // can show that the call succeeds when the filter is away.
 #include "jail/jail.hpp"
 
-int main() { return hf::jail::run_jail(true); }
+int main() {
+    return hf::jail::run_jail(true);
+}

@@ -20,7 +20,8 @@ using SayMissing = std::function<void(const std::string& sentence)>;
 
 // Mount, ipc, uts and network namespaces and the root: a tmpfs with read-only system libraries, the binary, the binds
 // and a minimal /dev. Without namespaces: only checks that the binds need none.
-[[nodiscard]] Result<void> build_root(const layout::JailSpec& spec, const Profile& profile,
+[[nodiscard]] Result<void> build_root(const layout::JailSpec& spec,
+                                      const Profile& profile,
                                       const SayMissing& missing);
 
 // uid and gid, no capability in any set, no_new_privs (walls_identity.cpp). The last change of credentials.

@@ -38,17 +38,20 @@ Result<void> drop_capabilities() {
         return fail_errno(errno, "clearing ambient capabilities");
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct none[2] = {};
-    if (::syscall(SYS_capset, &header, none) != 0) return fail_errno(errno, "dropping capabilities");
+    if (::syscall(SYS_capset, &header, none) != 0)
+        return fail_errno(errno, "dropping capabilities");
     return {};
 }
 
 Result<void> set_limit(__rlimit_resource_t which, rlim_t wanted, const char* name) {
     rlimit limit{};
-    if (::getrlimit(which, &limit) != 0) return fail_errno(errno, std::string("reading limit ") + name);
+    if (::getrlimit(which, &limit) != 0)
+        return fail_errno(errno, std::string("reading limit ") + name);
     // Only down: raising needs a capability that is gone by now.
     const rlim_t value = std::min(wanted, limit.rlim_max);
     limit = {value, value};
-    if (::setrlimit(which, &limit) != 0) return fail_errno(errno, std::string("setting limit ") + name);
+    if (::setrlimit(which, &limit) != 0)
+        return fail_errno(errno, std::string("setting limit ") + name);
     return {};
 }
 
@@ -68,9 +71,11 @@ Result<void> take_identity(const JailSpec& spec, const SayMissing& missing) {
         if (spec.user_namespace) HF_TRY(drop_bounding_set());
     }
     HF_TRY(drop_capabilities());
-    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "setting no_new_privs");
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return fail_errno(errno, "setting no_new_privs");
     // The plugin has our uid: it must not look into or trace the jail.
-    if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail_errno(errno, "hiding the jail's memory");
+    if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+        return fail_errno(errno, "hiding the jail's memory");
     return {};
 }
 

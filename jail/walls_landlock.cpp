@@ -43,8 +43,8 @@ Result<void> grant(int ruleset, const char* path, std::uint64_t rights) {
     if (::fstat(fd.get(), &info) != 0) return fail_errno(errno, std::string("Landlock: ") + path);
     // Rights of folders are refused for a file.
     if (!S_ISDIR(info.st_mode))
-        rights &= LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |
-                  kTruncate;
+        rights &= LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE |
+                  LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
     landlock_path_beneath_attr rule{};
     rule.allowed_access = rights;
     rule.parent_fd = fd.get();
@@ -76,7 +76,8 @@ Result<Landlock> Landlock::prepare(const layout::JailSpec& spec, const SayMissin
     made.ruleset_ = static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attribute, size, 0));
     if (made.ruleset_ < 0) return fail_errno(errno, "Landlock: making a ruleset");
     HF_TRY(grant(made.ruleset_, "/", kReadExecute));
-    HF_TRY(grant(made.ruleset_, "/dev/null", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE));
+    HF_TRY(grant(
+        made.ruleset_, "/dev/null", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE));
     for (const layout::JailBind& bind : spec.binds)
         if (bind.writable) HF_TRY(grant(made.ruleset_, bind.target.c_str(), rights));
     if (spec.scratch) HF_TRY(grant(made.ruleset_, "/tmp", rights));

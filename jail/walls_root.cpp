@@ -36,8 +36,10 @@ struct Piece {
 Result<Piece> clone_tree(const std::string& source, const std::string& target, bool writable) {
     Piece piece;
     piece.target = target;
-    piece.tree.reset(::open_tree(AT_FDCWD, source.c_str(),
-                                 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | static_cast<unsigned>(AT_RECURSIVE)));
+    piece.tree.reset(
+        ::open_tree(AT_FDCWD,
+                    source.c_str(),
+                    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | static_cast<unsigned>(AT_RECURSIVE)));
     if (!piece.tree.valid()) return fail_errno(errno, "binding " + source);
     struct stat info {};
     if (::fstat(piece.tree.get(), &info) != 0) return fail_errno(errno, "looking at " + source);
@@ -47,14 +49,16 @@ Result<Piece> clone_tree(const std::string& source, const std::string& target, b
     mount_attr attributes{};
     attributes.attr_set = MOUNT_ATTR_NOSUID | (device ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_NODEV) |
                           (writable || device ? 0U : MOUNT_ATTR_RDONLY);
-    if (::mount_setattr(piece.tree.get(), "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes,
-                        sizeof attributes) != 0)
+    if (::mount_setattr(
+            piece.tree.get(), "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes, sizeof attributes) !=
+        0)
         return fail_errno(errno, "restricting the bind of " + source);
     return piece;
 }
 
 Result<void> make_parents(const std::string& path) {
-    for (std::size_t slash = path.find('/', 1); slash != path.npos; slash = path.find('/', slash + 1))
+    for (std::size_t slash = path.find('/', 1); slash != path.npos;
+         slash = path.find('/', slash + 1))
         if (::mkdir(path.substr(0, slash).c_str(), 0755) != 0 && errno != EEXIST)
             return fail_errno(errno, "making " + path.substr(0, slash) + " inside the jail");
     return {};
@@ -68,7 +72,8 @@ Result<void> place(const Piece& piece, const std::string& root) {
         if (::mkdir(target.c_str(), 0755) != 0 && errno != EEXIST)
             return fail_errno(errno, "making " + piece.target + " inside the jail");
     } else {
-        const UniqueFd point(::open(target.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0444));
+        const UniqueFd point(
+            ::open(target.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0444));
         if (!point.valid()) return fail_errno(errno, "making " + piece.target + " inside the jail");
     }
     if (::move_mount(piece.tree.get(), "", AT_FDCWD, target.c_str(), MOVE_MOUNT_F_EMPTY_PATH) != 0)
@@ -76,12 +81,16 @@ Result<void> place(const Piece& piece, const std::string& root) {
     return {};
 }
 
-bool exists(const char* path) { return ::access(path, F_OK) == 0; }
+bool exists(const char* path) {
+    return ::access(path, F_OK) == 0;
+}
 
 // /lib and the like are links into /usr on a merged system and folders elsewhere: repeat what the host has.
-Result<void> gather_system(const Profile& profile, std::vector<Piece>& pieces,
+Result<void> gather_system(const Profile& profile,
+                           std::vector<Piece>& pieces,
                            std::vector<std::pair<std::string, std::string>>& links) {
-    for (const char* path : {"/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache"}) {
+    for (const char* path :
+         {"/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache"}) {
         char link[256];
         const ssize_t length = ::readlink(path, link, sizeof link);
         if (length > 0 && length < static_cast<ssize_t>(sizeof link)) {
@@ -94,7 +103,8 @@ Result<void> gather_system(const Profile& profile, std::vector<Piece>& pieces,
     std::vector<const char*> more = {"/dev/null", "/dev/zero", "/dev/urandom"};
     if (profile.alternatives) more.push_back("/etc/alternatives");
     if (profile.name_service)
-        for (const char* path : {"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf"})
+        for (const char* path :
+             {"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf"})
             more.push_back(path);
     for (const char* path : more) {
         if (!exists(path)) continue;
@@ -106,7 +116,8 @@ Result<void> gather_system(const Profile& profile, std::vector<Piece>& pieces,
 
 Result<std::string> mount_staging() {
     for (const char* place : kStagingPlaces)
-        if (::mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, kRootOptions) == 0) return std::string(place);
+        if (::mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, kRootOptions) == 0)
+            return std::string(place);
     return fail_errno(errno, "mounting a root for the jail");
 }
 
@@ -125,7 +136,8 @@ Result<void> mount_inner(const JailSpec& spec, const Profile& profile, const Say
         ::mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, kScratchOptions) != 0)
         return fail_errno(errno, "mounting /tmp inside the jail");
     if (profile.proc && !spec.host_pids) {
-        if (::mkdir("/proc", 0555) != 0 && errno != EEXIST) return fail_errno(errno, "making /proc");
+        if (::mkdir("/proc", 0555) != 0 && errno != EEXIST)
+            return fail_errno(errno, "making /proc");
         // subset=pid: no /proc/sys, no machine-wide files.
         if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid") != 0)
             missing("no /proc inside the jail: " + std::string(std::strerror(errno)));
@@ -142,10 +154,12 @@ Result<void> check_without_namespaces(const JailSpec& spec, const SayMissing& mi
         if (bind.source != bind.target)
             return fail(Code::Unavailable,
                         "cannot show " + bind.source + " as " + bind.target +
-                            ": this user may not make a mount namespace (allow user namespaces, or run as root)");
-    if (spec.scratch)
-        missing("no mount namespace: the scratch folder is the host's /tmp");
-    missing("no namespaces: the instance sees the host's files, processes and network as far as its uid may");
+                            ": this user may not make a mount namespace (allow user namespaces, or "
+                            "run as root)");
+    if (spec.scratch) missing("no mount namespace: the scratch folder is the host's /tmp");
+    missing(
+        "no namespaces: the instance sees the host's files, processes and network as far as its "
+        "uid may");
     return {};
 }
 

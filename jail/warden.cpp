@@ -28,7 +28,8 @@ constexpr std::size_t kNotificationBytesMax = 512;
 
 }  // namespace
 
-Warden::Warden(pid_t plugin, UniqueFd start_socket, UniqueFd signals, UniqueFd proc, bool exec_allowed)
+Warden::Warden(
+    pid_t plugin, UniqueFd start_socket, UniqueFd signals, UniqueFd proc, bool exec_allowed)
     : plugin_(plugin),
       start_(std::move(start_socket)),
       signals_(std::move(signals)),
@@ -38,15 +39,18 @@ Warden::Warden(pid_t plugin, UniqueFd start_socket, UniqueFd signals, UniqueFd p
 Result<Ending> Warden::watch() {
     while (!ended_) {
         // A negative descriptor is skipped by poll.
-        pollfd watched[] = {{signals_.get(), POLLIN, 0}, {start_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+        pollfd watched[] = {
+            {signals_.get(), POLLIN, 0}, {start_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
         if (::poll(watched, 3, -1) < 0) {
             if (errno == EINTR) continue;
             return fail_errno(errno, "waiting for the plugin");
         }
         // The start socket first: an end without a failure sentence means that exec succeeded.
         if (watched[1].revents != 0) start_readable();
-        if ((watched[2].revents & POLLIN) != 0) listener_readable();
-        else if (watched[2].revents != 0) listener_.reset();  // no process is under the filter any more
+        if ((watched[2].revents & POLLIN) != 0)
+            listener_readable();
+        else if (watched[2].revents != 0)
+            listener_.reset();  // no process is under the filter any more
         if (watched[0].revents != 0) reap();
     }
     end_leftovers();
@@ -71,7 +75,8 @@ void Warden::listener_readable() {
     alignas(seccomp_notif) char bytes[kNotificationBytesMax] = {};
     // SAFETY: aligned for it, larger than it, and only plain integers inside.
     auto* notification = reinterpret_cast<seccomp_notif*>(bytes);
-    if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, notification) != 0) return;  // its caller died
+    if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, notification) != 0)
+        return;  // its caller died
     const bool execve = notification->data.nr == SYS_execve &&
                         layout::syscall_name(notification->data.arch, SYS_execve) == "execve";
     if (exec_pending_ && execve && static_cast<pid_t>(notification->pid) == plugin_) {
@@ -107,7 +112,9 @@ void Warden::reap() {
     while (start_.valid()) start_readable();
 }
 
-void Warden::end_plugin() const { ::kill(plugin_, SIGKILL); }
+void Warden::end_plugin() const {
+    ::kill(plugin_, SIGKILL);
+}
 
 void Warden::end_leftovers() {
     // As pid 1 our own exit ends the namespace, and the kernel waits for all of it before we count as dead.

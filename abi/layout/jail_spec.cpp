@@ -15,7 +15,9 @@ void put_u64(FlatWriter& out, std::uint64_t value) {
     out.u32(static_cast<std::uint32_t>(value >> 32U));
 }
 
-void put_flag(FlatWriter& out, bool value) { out.u32(value ? 1 : 0); }
+void put_flag(FlatWriter& out, bool value) {
+    out.u32(value ? 1 : 0);
+}
 
 // Reads fields one after the other and remembers the first that was not there or not allowed.
 class StrictReader {
@@ -81,7 +83,9 @@ bool plain_path(std::string_view path) {
     return true;
 }
 
-Error refused(const std::string& why) { return fail(Code::Invalid, "jail spec: " + why); }
+Error refused(const std::string& why) {
+    return fail(Code::Invalid, "jail spec: " + why);
+}
 
 }  // namespace
 

@@ -52,7 +52,8 @@ TEST_CASE("a flag that is neither yes nor no is refused") {
 }
 
 TEST_CASE("paths that could mean something else are refused") {
-    for (const char* path : {"", "/", "data", "/data/", "//data", "/data/../etc", "/./data", "/data//x"}) {
+    for (const char* path :
+         {"", "/", "data", "/data/", "//data", "/data/../etc", "/./data", "/data//x"}) {
         JailSpec spec = full_spec();
         spec.binds[0].target = path;
         CHECK_MESSAGE(!decode_jail_spec(encode_jail_spec(spec)).ok(), path);

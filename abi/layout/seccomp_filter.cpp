@@ -21,9 +21,12 @@ constexpr std::int32_t kX32Bit = 0x40000000;
 
 std::uint32_t forbidden_action(FilterPlan::Forbidden forbidden) {
     switch (forbidden) {
-        case FilterPlan::Forbidden::Notify: return SCMP_ACT_NOTIFY;
-        case FilterPlan::Forbidden::Trap: return SCMP_ACT_TRAP;
-        case FilterPlan::Forbidden::KillProcess: break;
+        case FilterPlan::Forbidden::Notify:
+            return SCMP_ACT_NOTIFY;
+        case FilterPlan::Forbidden::Trap:
+            return SCMP_ACT_TRAP;
+        case FilterPlan::Forbidden::KillProcess:
+            break;
     }
     return SCMP_ACT_KILL_PROCESS;
 }
@@ -31,18 +34,25 @@ std::uint32_t forbidden_action(FilterPlan::Forbidden forbidden) {
 Result<void> add(scmp_filter_ctx ctx, std::uint32_t action, const Rule& rule) {
     const int number = seccomp_syscall_resolve_name(rule.call);
     if (number == __NR_SCMP_ERROR)
-        return fail(Code::Invalid, std::string("seccomp: no system call is named '") + rule.call + "'");
+        return fail(Code::Invalid,
+                    std::string("seccomp: no system call is named '") + rule.call + "'");
     const Condition& when = rule.when;
     const auto pid = static_cast<std::uint64_t>(::getpid());
     scmp_arg_cmp compare{when.arg, SCMP_CMP_EQ, when.value, 0};
     switch (when.test) {
-        case Condition::Test::Always: break;
-        case Condition::Test::Equal: break;
-        case Condition::Test::NotEqual: compare.op = SCMP_CMP_NE; break;
+        case Condition::Test::Always:
+            break;
+        case Condition::Test::Equal:
+            break;
+        case Condition::Test::NotEqual:
+            compare.op = SCMP_CMP_NE;
+            break;
         case Condition::Test::MaskedEqual:
             compare = {when.arg, SCMP_CMP_MASKED_EQ, when.mask, when.value};
             break;
-        case Condition::Test::OwnPid: compare.datum_a = pid; break;
+        case Condition::Test::OwnPid:
+            compare.datum_a = pid;
+            break;
         case Condition::Test::NotOwnPid:
             compare.op = SCMP_CMP_NE;
             compare.datum_a = pid;
@@ -101,6 +111,8 @@ std::string syscall_name(std::uint32_t arch, std::int32_t number) {
     return prefix + "call " + std::to_string(number);
 }
 
-bool syscall_known(const char* name) { return seccomp_syscall_resolve_name(name) != __NR_SCMP_ERROR; }
+bool syscall_known(const char* name) {
+    return seccomp_syscall_resolve_name(name) != __NR_SCMP_ERROR;
+}
 
 }  // namespace hf::layout

@@ -85,7 +85,9 @@ constexpr Rule kRawSockets[] = {
 };
 
 constexpr Rule kMemoryFiles[] = {
-    {"memfd_create", kAlways, "memory outside the instance's own account, and a way to execute data"},
+    {"memfd_create",
+     kAlways,
+     "memory outside the instance's own account, and a way to execute data"},
 };
 
 constexpr Rule kResize[] = {

@@ -1,0 +1,237 @@
+// Group commit: order, company, bounds, and what a kill at any moment leaves.
+#include "plugins/storage-local/committer.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+
+#include "plugins/storage-local/test_support.hpp"
+
+namespace hf::bucket {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the test room's own helpers
+
+namespace {
+
+// Collects what the committer delivers.
+class Inbox {
+public:
+    Committer::Done done() {
+        return [this](std::vector<Finished> finished) {
+            const std::lock_guard lock(mutex_);
+            batches_.push_back(std::move(finished));
+            wake_.notify_one();
+        };
+    }
+    // Waits until `count` answers came; all of them in order.
+    std::vector<Finished> take(Committer& committer, std::size_t count) {
+        std::vector<Finished> all;
+        std::unique_lock lock(mutex_);
+        while (all.size() < count) {
+            REQUIRE(wake_.wait_for(
+                lock, std::chrono::seconds(30), [this] { return !batches_.empty(); }));
+            for (std::vector<Finished>& batch : batches_) {
+                committer.settled(batch);
+                for (Finished& one : batch) all.push_back(std::move(one));
+            }
+            batches_.clear();
+        }
+        return all;
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::vector<std::vector<Finished>> batches_;
+};
+
+Write numbered(std::uint64_t n, std::string_view key) {
+    Write write = if_absent(a_put(key, "body of " + std::to_string(n), {1, n}));
+    write.token = n;
+    return write;
+}
+
+}  // namespace
+
+TEST_CASE("answers come in the order of arrival, and a crowd shares commits") {
+    const TempDir dir;
+    const auto bucket = open(dir.path());
+    Inbox inbox;
+    Committer committer(*bucket, inbox.done());
+    constexpr std::uint64_t kWrites = 2000;
+    for (std::uint64_t n = 1; n <= kWrites; ++n) {
+        Write write = a_put("k" + std::to_string(n % 7), std::to_string(n), {1, n});
+        write.token = n;
+        REQUIRE(committer.add(std::move(write)));
+    }
+    CHECK(!committer.idle());
+    committer.hand_over();
+    const auto finished = inbox.take(committer, kWrites);
+    REQUIRE(finished.size() == kWrites);
+    for (std::uint64_t n = 1; n <= kWrites; ++n) {
+        CHECK(finished[n - 1].token == n);
+        CHECK(finished[n - 1].result.outcome == Outcome::Applied);
+    }
+    CHECK(committer.idle());
+    CHECK(committer.batch_max() == kBatchWritesMax);
+    CHECK(bucket->commits() <= kWrites / kBatchWritesMax + 1);
+    for (std::uint64_t k = 0; k < 7; ++k) {
+        const std::uint64_t last = kWrites - (kWrites % 7 + 7 - k) % 7;
+        CHECK(body_of(*bucket, "k" + std::to_string(k)) == std::to_string(last));
+    }
+}
+
+TEST_CASE("large bodies end a batch early") {
+    const TempDir dir;
+    const auto bucket = open(dir.path());
+    Inbox inbox;
+    Committer committer(*bucket, inbox.done());
+    constexpr std::size_t kBody = 48 * 1024;
+    constexpr std::size_t kWrites = 200;
+    for (std::size_t n = 1; n <= kWrites; ++n) {
+        Write write = a_put("k" + std::to_string(n), std::string(kBody, 'b'));
+        write.token = n;
+        REQUIRE(committer.add(std::move(write)));
+    }
+    committer.hand_over();
+    inbox.take(committer, kWrites);
+    CHECK(committer.batch_max() <= kBatchBytesMax / kBody);
+    CHECK(committer.batch_max() > 1);
+}
+
+TEST_CASE("a full queue takes nothing more, by count and by bytes") {
+    const TempDir dir;
+    const auto bucket = open(dir.path(), kMapBytesDefault);
+    Inbox inbox;
+    Committer committer(*bucket, inbox.done());
+    std::size_t added = 0;
+    while (committer.add(numbered(added + 1, "k" + std::to_string(added)))) ++added;
+    CHECK(added == kOpenWritesMax);
+    committer.hand_over();
+    inbox.take(committer, added);
+    CHECK(committer.idle());
+    std::size_t large = 0;
+    while (committer.add(a_put("large" + std::to_string(large), std::string(48 * 1024, 'b'))))
+        ++large;
+    CHECK(large > kOpenBytesMax / (49 * 1024) - 1);
+    CHECK(large < kOpenWritesMax);
+    committer.hand_over();
+    inbox.take(committer, large);
+    CHECK(committer.add(a_put("again", "x")));
+}
+
+TEST_CASE("an end with writes in the queue ends soon and leaves a sound store") {
+    const TempDir dir;
+    for (int round = 0; round < 20; ++round) {
+        const auto bucket = open(dir.path());
+        Inbox inbox;
+        Committer committer(*bucket, inbox.done());
+        for (std::uint64_t n = 1; n <= 3000; ++n)
+            REQUIRE(
+                committer.add(numbered(n, "r" + std::to_string(round) + "/" + std::to_string(n))));
+        committer.hand_over();
+    }
+    const auto bucket = open(dir.path());
+    const std::size_t objects = bucket->read()->stats()->objects;
+    CHECK(objects == keys_of(*bucket).size());
+}
+
+namespace {
+
+// Puts numbered objects, several in flight, and reports each answer through the pipe. Never returns.
+[[noreturn]] void put_until_killed(const std::string& directory, std::uint64_t first, int report) {
+    auto bucket = Bucket::open({directory, kSmallMap});
+    if (!bucket) ::_exit(1);
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::vector<std::vector<Finished>> batches;
+    Committer committer(**bucket, [&](std::vector<Finished> finished) {
+        std::vector<std::uint64_t> numbers;
+        for (const Finished& one : finished)
+            if (one.result.outcome == Outcome::Applied) numbers.push_back(one.token);
+        // One write per batch: whole in the pipe or not there.
+        (void)!::write(report, numbers.data(), numbers.size() * sizeof(std::uint64_t));
+        const std::lock_guard lock(mutex);
+        batches.push_back(std::move(finished));
+        wake.notify_one();
+    });
+    std::uint64_t next = first;
+    for (std::size_t open = 0;;) {
+        for (; open < 24; ++open, ++next)
+            if (!committer.add(numbered(next, "n/" + std::to_string(next)))) ::_exit(2);
+        committer.hand_over();
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [&] { return !batches.empty(); });
+        for (const auto& batch : batches) {
+            committer.settled(batch);
+            open -= batch.size();
+        }
+        batches.clear();
+    }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "killed at a hundred random moments: every reported put is there, and none is applied twice") {
+    const TempDir dir;
+    std::mt19937 random(std::random_device{}());
+    std::uint64_t first = 1;
+    std::uint64_t reported_in_all = 0;
+    std::uint64_t found_unreported = 0;
+    for (int kill = 0; kill < 100; ++kill) {
+        int ends[2];
+        REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+        const pid_t child = ::fork();
+        if (child == 0) put_until_killed(dir.path(), first, ends[1]);
+        ::close(ends[1]);
+        // The random moment: a number of reports, then some microseconds more.
+        std::vector<std::uint64_t> reported;
+        const std::size_t enough = random() % 200;
+        std::uint64_t number = 0;
+        while (reported.size() < enough && ::read(ends[0], &number, sizeof number) == sizeof number)
+            reported.push_back(number);
+        ::usleep(static_cast<useconds_t>(random() % 1500));
+        ::kill(child, SIGKILL);
+        int status = 0;
+        REQUIRE(::waitpid(child, &status, 0) == child);
+        REQUIRE(WIFSIGNALED(status));
+        while (::read(ends[0], &number, sizeof number) == sizeof number) reported.push_back(number);
+        ::close(ends[0]);
+
+        const auto bucket = open(dir.path());
+        for (std::size_t i = 0; i < reported.size(); ++i) {
+            REQUIRE(reported[i] == first + i);
+            REQUIRE(body_of(*bucket, "n/" + std::to_string(reported[i])) ==
+                    "body of " + std::to_string(reported[i]));
+        }
+        reported_in_all += reported.size();
+        // What nobody was told of: a prefix of what was in flight is there; asked again, each is applied once.
+        const std::uint64_t unreported = first + reported.size();
+        bool gap = false;
+        for (std::uint64_t n = unreported; n < unreported + 24; ++n) {
+            const bool there = body_of(*bucket, "n/" + std::to_string(n)) != "-";
+            if (!there) gap = true;
+            REQUIRE(!(there && gap));
+            if (there) ++found_unreported;
+            std::string etag;
+            if (there) etag = bucket->read()->get("n/" + std::to_string(n))->etag;
+            const WriteResult again = bucket->put(numbered(n, "n/" + std::to_string(n)));
+            REQUIRE(again.outcome == Outcome::Applied);
+            if (there) REQUIRE(again.etag == etag);
+            REQUIRE(bucket->put(if_absent(a_put("n/" + std::to_string(n), "x", {2, n}))).outcome ==
+                    Outcome::PreconditionFailed);
+        }
+        first = unreported + 24;
+    }
+    MESSAGE("reported " << reported_in_all << ", committed and not reported " << found_unreported);
+    CHECK(reported_in_all > 1000);
+}
+
+}  // namespace hf::bucket

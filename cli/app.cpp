@@ -8,6 +8,7 @@
 #include <ostream>
 #include <utility>
 
+#include "abi/base/clock.hpp"
 #include "cli/exit_codes.hpp"
 #include "cli/show.hpp"
 #include "cli/text.hpp"
@@ -23,6 +24,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAskTimeout{5'000};
 // Three stages of at most 2 s, a start of at most 10 s, and as much again for a roll-back.
 constexpr milliseconds kSwapTimeout{60'000};
+// Reading a module of the largest size takes a few seconds on a slow machine.
+constexpr milliseconds kInspectTimeout{60'000};
+// holdfast-wasm-build's exit code for a command line it does not understand.
+constexpr int kInspectUsage = 2;
 // One page of actors: 1 000 rows of the longest names stay below the line bound of 1 MiB.
 constexpr std::uint32_t kActorsPage = 100;
 constexpr std::uint32_t kActorsPageMax = 1'000;
@@ -52,6 +57,7 @@ struct Options {
     bool all = false;
 
     std::string file;
+    bool compile = false;
 };
 
 // A command line in the making. Each command leaves its action in `action`; parsing runs nothing.
@@ -209,15 +215,17 @@ private:
         show->add_option(
                 "file", options_.file, "without it: the running node's, else the default file's")
             ->type_name("FILE");
-        CLI::App* build =
-            command(cli_,
-                    "build",
-                    "compile and judge an actor's module as the node would; needs no node",
-                    "holdfast build counter.wasm",
-                    [this] { return beside("holdfast-wasm-build", "--inspect", options_.file); });
+        CLI::App* build = command(
+            cli_,
+            "build",
+            "judge an actor's module as the node would; needs no node unless --compile is given",
+            "holdfast build counter.wasm",
+            [this] { return build_module(); });
         build->add_option("module", options_.file, "the .wasm file")
             ->required()
             ->type_name("MODULE.wasm");
+        build->add_flag(
+            "--compile", options_.compile, "then have the node compile it, in its jailed builder");
     }
 
     [[nodiscard]] std::filesystem::path data() const {
@@ -237,6 +245,18 @@ private:
         return static_cast<int>(exit);
     }
 
+    // A program beside us did not do its work.
+    int fail(const Error& error) {
+        switch (error.code) {
+            case Code::NotFound:
+                return fail(Exit::Usage, "not_found", error.message);
+            case Code::Timeout:
+                return fail(Exit::Timeout, "timeout", error.message);
+            default:
+                return fail(Exit::No, "io", error.message);
+        }
+    }
+
     int fail(const Answer& answer) { return fail(answer.exit, answer.code, answer.message); }
 
     int print(const Json& result, const std::function<void(std::ostream&, const Json&)>& show) {
@@ -252,13 +272,16 @@ private:
         return answer.exit == Exit::Ok ? print(answer.result, show) : fail(answer);
     }
 
+    // Progress goes beside the result, and at once: somebody is waiting.
+    OnProgress reporter() {
+        return [this](const Json& progress) {
+            err_ << "holdfast: " << line_of(progress) << std::endl;
+        };
+    }
+
     // Something that changes the node and may take its time.
     int change(const Json& request) {
-        const Answer answer =
-            ask(data(), request, timeout(kSwapTimeout), [this](const Json& progress) {
-                err_ << "holdfast: " << line_of(progress)
-                     << std::endl;  // seen at once, also through a pipe
-            });
+        const Answer answer = ask(data(), request, timeout(kSwapTimeout), reporter());
         if (answer.exit != Exit::Ok) return fail(answer);
         print(answer.result, show_fields);
         // A roll-back is an answer, not a failure to answer; for a script it is a no all the same.
@@ -332,10 +355,43 @@ private:
         if (options_.json) arguments.emplace_back("--json");
         out_.flush();
         const auto code = run_beside(around_, program, arguments);
-        if (code) return *code;
-        const Exit exit = code.error().code == Code::NotFound ? Exit::Usage : Exit::No;
-        return fail(
-            exit, code.error().code == Code::NotFound ? "not_found" : "io", code.error().message);
+        return code ? *code : fail(code.error());
+    }
+
+    // The module is only read here. What compiles and runs parts of it has a jail, which is the node's.
+    int build_module() {
+        const auto module = (around_.working_dir / options_.file).lexically_normal();
+        std::error_code ignored;
+        if (!std::filesystem::is_regular_file(module, ignored))
+            return fail(Exit::Usage, "usage", options_.file + ": no such file");
+        const std::int64_t start_ns = monotonic_ns();
+        const auto said = hear_beside(around_,
+                                      "holdfast-wasm-build",
+                                      {"--inspect", module.string()},
+                                      timeout(kInspectTimeout));
+        if (!said) return fail(said.error());
+        if (said->code != 0) {
+            std::string why = said->err.substr(0, said->err.find_last_not_of('\n') + 1);
+            if (why.empty())
+                why = "holdfast-wasm-build ended with exit code " + std::to_string(said->code);
+            return fail(said->code == kInspectUsage ? Exit::Usage : Exit::No, "refused", why);
+        }
+        const Json facts = Json::parse(said->out, nullptr, false);
+        if (!facts.is_object())
+            return fail(Exit::No, "io", "holdfast-wasm-build answered no JSON object");
+        Json result{{"module", module.string()},
+                    {"bytes", std::filesystem::file_size(module, ignored)}};
+        for (const auto& [key, value] : facts.items())
+            if (key != "ok") result[key] = value;
+        result["millis"] = (monotonic_ns() - start_ns) / 1'000'000;
+        if (!options_.compile) return print(result, show_fields);
+        const Answer answer = ask(data(),
+                                  {{"op", "build"}, {"module", module.string()}},
+                                  timeout(kSwapTimeout),
+                                  reporter());
+        if (answer.exit != Exit::Ok) return fail(answer);
+        result["compiled"] = answer.result;
+        return print(result, show_fields);
     }
 
     const Surroundings& around_;

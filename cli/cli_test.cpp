@@ -226,7 +226,7 @@ TEST_CASE("which node: --node, the variable, the source tree with a live node, t
     CHECK(hf::cli::data_directory(around, "/x") == "/x");
 }
 
-TEST_CASE("config check and build run the program beside us and pass its exit code on") {
+TEST_CASE("config check and show run the program beside us and pass its exit code on") {
     TempDir dir;
     const Ran missing = run(dir, {"config", "check", "a.toml"});
     CHECK(missing.exit == 2);
@@ -234,7 +234,6 @@ TEST_CASE("config check and build run the program beside us and pass its exit co
     const std::string recorder =
         "#!/bin/sh\nprintf '%s|' \"$@\" > " + (dir.path / "args").string() + "\nexit ";
     program(dir.path / "bin" / "holdfastd", recorder + "2\n");
-    program(dir.path / "bin" / "holdfast-wasm-build", recorder + "1\n");
     CHECK(run(dir, {"config", "check", "dir with ü/a.toml", "--json"}).exit == 2);
     CHECK(content(dir.path / "args") == "--check-config|dir with ü/a.toml|--json|");
     CHECK(run(dir, {"config", "check"}).exit == 2);
@@ -244,12 +243,57 @@ TEST_CASE("config check and build run the program beside us and pass its exit co
     CHECK(run(dir, {"config", "show"}).exit == 2);
     CHECK(content(dir.path / "args") ==
           "--show-config|" + (dir.path / "agent.toml").string() + "|");
-    CHECK(run(dir, {"build", "m.wasm"}).exit == 1);
-    CHECK(content(dir.path / "args") == "--inspect|m.wasm|");
     program(dir.path / "bin" / "holdfastd", "#!/bin/sh\nkill -SEGV $$\n");
     const Ran killed = run(dir, {"config", "check", "a.toml"});
     CHECK(killed.exit == 1);
     CHECK(has(killed.err, "signal 11"));
+}
+
+TEST_CASE("build tells what the module is, or why it is refused") {
+    TempDir dir;
+    CHECK(run(dir, {"build", "m.wasm"}).exit == 2);
+    std::ofstream(dir.path / "m.wasm") << "12345";
+    const Ran missing = run(dir, {"build", "m.wasm"});
+    CHECK(missing.exit == 2);
+    CHECK(has(missing.err, "holdfast-wasm-build is not beside"));
+    const auto tool = dir.path / "bin" / "holdfast-wasm-build";
+    program(tool,
+            "#!/bin/sh\nprintf '%s|' \"$@\" > " + (dir.path / "args").string() +
+                "\necho '{\"ok\":true,\"memory_pages\":2,\"imports\":[\"hf.get\",\"hf.put\"]}'\n");
+    const Ran good = run(dir, {"build", "m.wasm"});
+    CHECK(good.exit == 0);
+    CHECK(content(dir.path / "args") == "--inspect|" + (dir.path / "m.wasm").string() + "|");
+    CHECK(has(good.out, "bytes         5\n"));
+    CHECK(has(good.out, "imports       hf.get, hf.put\n"));
+    CHECK(Json::parse(run(dir, {"build", "m.wasm", "--json"}).out)["memory_pages"] == 2);
+    CHECK(run(dir, {"build", "m.wasm", "--compile"}).exit == 3);
+
+    program(tool, "#!/bin/sh\necho 'module refused: it imports env.exit' >&2\nexit 3\n");
+    const Ran refused = run(dir, {"build", "m.wasm", "--json"});
+    CHECK(refused.exit == 1);
+    CHECK(Json::parse(refused.out)["error"]["message"] == "module refused: it imports env.exit");
+    program(tool, "#!/bin/sh\nexit 2\n");
+    CHECK(run(dir, {"build", "m.wasm"}).exit == 2);
+    program(tool, "#!/bin/sh\nhead -c 3000000 /dev/zero\n");
+    CHECK(run(dir, {"build", "m.wasm"}).exit == 1);
+    program(tool, "#!/bin/sh\nkill -SEGV $$\n");
+    CHECK(has(run(dir, {"build", "m.wasm"}).err, "signal 11"));
+    program(tool, "#!/bin/sh\nexec sleep 1000\n");
+    CHECK(run(dir, {"build", "m.wasm", "--timeout", "100ms"}).exit == 4);
+}
+
+TEST_CASE("build --compile asks the node and adds its answer") {
+    TempDir dir;
+    std::ofstream(dir.path / "m.wasm") << "12345";
+    program(dir.path / "bin" / "holdfast-wasm-build", "#!/bin/sh\necho '{\"ok\":true}'\n");
+    FakeNode node(
+        dir.path,
+        answers("{\"progress\":\"compiling\"}\n{\"ok\":true,\"result\":{\"cached\":false}}\n"));
+    const Ran ran = run(dir, {"build", "m.wasm", "--compile", "--json"});
+    CHECK(ran.exit == 0);
+    CHECK(ran.err == "holdfast: compiling\n");
+    CHECK(Json::parse(ran.out)["compiled"]["cached"] == false);
+    CHECK(node.requests()[0] == Json{{"op", "build"}, {"module", (dir.path / "m.wasm").string()}});
 }
 
 TEST_CASE("config show without a file asks the running node") {

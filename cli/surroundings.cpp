@@ -1,14 +1,20 @@
 #include "cli/surroundings.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <system_error>
 
+#include "abi/base/clock.hpp"
+#include "abi/base/unique_fd.hpp"
 #include "cli/wire.hpp"
 
 namespace hf::cli {
@@ -43,29 +49,110 @@ std::filesystem::path config_file(const Surroundings& around, const std::string&
     return std::filesystem::exists(here, ignored) ? here : around.system_config;
 }
 
-Result<int> run_beside(const Surroundings& around,
-                       const std::string& program,
-                       const std::vector<std::string>& arguments) {
+namespace {
+
+Result<pid_t> start_beside(const Surroundings& around,
+                           const std::string& program,
+                           const std::vector<std::string>& arguments,
+                           const posix_spawn_file_actions_t* actions) {
     const std::string path = (around.executable_dir / program).string();
     std::vector<std::string> words{path};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-
     pid_t pid = 0;
-    const int error = ::posix_spawn(&pid, path.c_str(), nullptr, nullptr, argv.data(), environ);
+    const int error = ::posix_spawn(&pid, path.c_str(), actions, nullptr, argv.data(), environ);
     if (error == ENOENT)
         return fail(Code::NotFound,
                     program + " is not beside this program (" + around.executable_dir.string() +
                         "): the installation is not whole");
     if (error != 0) return fail_errno(error, "cannot start " + path);
+    return pid;
+}
+
+Result<int> wait_for(pid_t pid, const std::string& program) {
     int status = 0;
     while (::waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR) return fail_errno(errno, "cannot wait for " + path);
+        if (errno != EINTR) return fail_errno(errno, "cannot wait for " + program);
     if (WIFEXITED(status)) return WEXITSTATUS(status);
-    const int signal = WTERMSIG(status);
-    return fail(Code::Io, program + " was ended by signal " + std::to_string(signal));
+    return fail(Code::Io, program + " was ended by signal " + std::to_string(WTERMSIG(status)));
+}
+
+struct Pipe {
+    UniqueFd read;
+    UniqueFd write;
+    std::string* text = nullptr;
+
+    Result<void> open(std::string& into) {
+        std::array<int, 2> ends{};
+        if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "cannot make a pipe");
+        read.reset(ends[0]);
+        write.reset(ends[1]);
+        text = &into;
+        return {};
+    }
+    // Takes what is there; what is beyond the bound is read and dropped, so that the writer does not block.
+    void take() {
+        std::array<char, 16'384> chunk{};
+        const ssize_t count = ::read(read.get(), chunk.data(), chunk.size());
+        if (count < 0 && errno == EINTR) return;
+        if (count <= 0) return read.reset();
+        const auto room = kSaidBytesMax - text->size();
+        text->append(chunk.data(), std::min(static_cast<std::size_t>(count), room));
+    }
+};
+
+// False when the time was over before both ends closed.
+bool take_all(Pipe& out, Pipe& err, std::chrono::milliseconds timeout) {
+    const std::int64_t deadline_ns = monotonic_ns() + timeout.count() * 1'000'000;
+    while (out.read.valid() || err.read.valid()) {
+        const std::int64_t left_ms = (deadline_ns - monotonic_ns()) / 1'000'000;
+        if (left_ms <= 0) return false;
+        // A closed descriptor is -1, which poll passes over.
+        std::array<pollfd, 2> both{pollfd{out.read.get(), POLLIN, 0},
+                                   pollfd{err.read.get(), POLLIN, 0}};
+        if (::poll(both.data(), both.size(), static_cast<int>(left_ms)) <= 0) continue;
+        if (both[0].revents != 0) out.take();
+        if (both[1].revents != 0) err.take();
+    }
+    return true;
+}
+
+}  // namespace
+
+Result<int> run_beside(const Surroundings& around,
+                       const std::string& program,
+                       const std::vector<std::string>& arguments) {
+    HF_ASSIGN(const pid_t pid, start_beside(around, program, arguments, nullptr));
+    return wait_for(pid, program);
+}
+
+Result<Said> hear_beside(const Surroundings& around,
+                         const std::string& program,
+                         const std::vector<std::string>& arguments,
+                         std::chrono::milliseconds timeout) {
+    Said said;
+    Pipe out;
+    Pipe err;
+    HF_TRY(out.open(said.out));
+    HF_TRY(err.open(said.err));
+    posix_spawn_file_actions_t actions{};
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, out.write.get(), STDOUT_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, err.write.get(), STDERR_FILENO);
+    const auto started = start_beside(around, program, arguments, &actions);
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (!started) return started.error();
+    out.write.reset();
+    err.write.reset();
+    const bool in_time = take_all(out, err, timeout);
+    if (!in_time) ::kill(*started, SIGKILL);
+    const auto code = wait_for(*started, program);
+    if (!in_time) return fail(Code::Timeout, program + " did not end in time and was ended");
+    if (!code) return code.error();
+    said.code = *code;
+    return said;
 }
 
 }  // namespace hf::cli

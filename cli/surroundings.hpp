@@ -1,6 +1,9 @@
-// Where this CLI runs: what the environment and the place of its executable say about which node is meant.
+// Where this CLI runs: what the environment and the place of its executable say about which node is meant, and the programs that
+// lie beside it.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -35,5 +38,21 @@ struct Surroundings {
 [[nodiscard]] Result<int> run_beside(const Surroundings& around,
                                      const std::string& program,
                                      const std::vector<std::string>& arguments);
+
+// What a program beside us said.
+struct Said {
+    int code = 0;
+    std::string out;
+    std::string err;
+};
+// One JSON line of a wasm module's imports and exports is a few KiB; an error is a sentence.
+inline constexpr std::size_t kSaidBytesMax = 1U << 20U;
+
+// As run_beside, but what it writes is handed back, at most kSaidBytesMax of each stream. Timeout: it was ended because it
+// took longer.
+[[nodiscard]] Result<Said> hear_beside(const Surroundings& around,
+                                       const std::string& program,
+                                       const std::vector<std::string>& arguments,
+                                       std::chrono::milliseconds timeout);
 
 }  // namespace hf::cli

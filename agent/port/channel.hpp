@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,7 @@ enum class Sent {
     Now,      // in the ring
     Queued,   // waits in private memory for credit or ring room; goes out by itself, in order
     Busy,     // the private queue is full by count or bytes: nothing was kept
+    TooLarge, // beyond the record's limit, or an answer beyond its type's reply_max: nothing was kept, an answer is still due
 };
 
 class Channel {
@@ -85,7 +87,8 @@ public:
                  std::uint64_t trace_id) {
         return send(abi::BodyTraits<T>::enum_value, body.Union(), req_id, 0, deadline_ns, trace_id);
     }
-    // Answers a request of the instance. Always fits (it reserved the room) unless the instance is at fault.
+    // Answers a request of the instance. Always fits (it reserved the room) unless the instance is at fault: then Busy,
+    // and the next drain() says so. Never waits behind requests, so that an instance which needs it to go on gets it.
     template <class T>
     Sent reply(std::uint64_t reply_to, flatbuffers::Offset<T> body) {
         return send(abi::BodyTraits<T>::enum_value, body.Union(), 0, reply_to, 0, 0);
@@ -107,6 +110,9 @@ public:
 
     // Wake policy: call before the loop blocks. False: records came, drain again instead of blocking.
     [[nodiscard]] virtual bool before_block() = 0;
+    // The same for all links of one loop at once: one spin looks at all of them, so that none waits for another's turn.
+    // False: at least one has records, drain all of them again.
+    [[nodiscard]] static bool before_block_all(std::span<Channel* const> channels);
 
     // Open requests of ours, oldest first, with their type; for PeerDied after the final drain.
     [[nodiscard]] virtual std::vector<std::pair<std::uint64_t, abi::Body>> open_requests() const = 0;
@@ -121,7 +127,8 @@ public:
     struct Usage {
         std::uint64_t to_plugin_bytes = 0, from_plugin_bytes = 0;  // in the rings now
         std::uint64_t queued_records = 0, queued_bytes = 0;        // in private memory
-        std::uint64_t open_requests = 0;
+        std::uint64_t open_requests = 0;  // of ours, those given up not counted
+        std::uint64_t late_answers = 0;   // came after abandon() and were dropped, since the start
     };
     [[nodiscard]] virtual Usage usage() const = 0;
 

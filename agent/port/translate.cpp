@@ -1,0 +1,307 @@
+#include "agent/port/translate.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace hf::port {
+
+namespace {
+
+template <class T>
+std::string text(const T* string) {
+    return string == nullptr ? std::string() : string->str();
+}
+
+Bytes bytes(const flatbuffers::Vector<std::uint8_t>* vector) {
+    return vector == nullptr ? Bytes() : Bytes(vector->begin(), vector->end());
+}
+
+flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>> vector_of(flatbuffers::FlatBufferBuilder& fbb, const Bytes& from) {
+    return from.empty() ? 0 : fbb.CreateVector(from.data(), from.size());
+}
+
+flatbuffers::Offset<flatbuffers::String> string_of(flatbuffers::FlatBufferBuilder& fbb, const std::string& from) {
+    return from.empty() ? 0 : fbb.CreateString(from);
+}
+
+core::Outcome outcome_of(abi::Outcome outcome) {
+    switch (outcome) {
+        case abi::Outcome::Applied: return core::Outcome::Applied;
+        case abi::Outcome::PreconditionFailed: return core::Outcome::PreconditionFailed;
+        case abi::Outcome::NotFound: return core::Outcome::NotFound;
+        case abi::Outcome::Refused: return core::Outcome::Refused;
+        case abi::Outcome::Unknown: break;
+    }
+    return core::Outcome::Unknown;  // also what a number outside the enum means: nothing is proven
+}
+
+core::StoreAnswer answer_of(Handle from, const Received& record, abi::Outcome outcome) {
+    core::StoreAnswer answer;
+    answer.from = from;
+    answer.op = record.reply_to;
+    answer.outcome = outcome_of(outcome);
+    return answer;
+}
+
+core::DeliverStatus status_of(abi::DeliverStatus status) {
+    switch (status) {
+        case abi::DeliverStatus::Ok: return core::DeliverStatus::Ok;
+        case abi::DeliverStatus::NotResident: return core::DeliverStatus::NotResident;
+        case abi::DeliverStatus::Failed: return core::DeliverStatus::Failed;
+        case abi::DeliverStatus::Trapped: return core::DeliverStatus::Trapped;
+        case abi::DeliverStatus::CpuDeadline: return core::DeliverStatus::CpuDeadline;
+        case abi::DeliverStatus::WallDeadline: return core::DeliverStatus::WallDeadline;
+        case abi::DeliverStatus::Limit: return core::DeliverStatus::Limit;
+    }
+    return core::DeliverStatus::Failed;
+}
+
+core::Event delivered(Handle from, const Received& record) {
+    const auto& table = record.as<abi::Delivered>();
+    core::DeliveredIn event;
+    event.from = from;
+    event.op = record.reply_to;
+    event.activation = table.activation();
+    event.status = status_of(table.status());
+    event.error = text(table.error());
+    event.reply_status = table.reply_status();
+    event.reply_headers = bytes(table.reply_headers());
+    event.reply_body = bytes(table.reply_body());
+    event.changes = bytes(table.changes());
+    return event;
+}
+
+core::Event listed(Handle from, const Received& record) {
+    const auto& table = record.as<abi::Listed>();
+    core::StoreAnswer answer = answer_of(from, record, table.outcome());
+    answer.more = table.more();
+    answer.reason = text(table.reason());
+    if (table.objects() != nullptr) {
+        for (const auto* object : *table.objects())
+            answer.objects.push_back({text(object->key()), object->size(), text(object->etag())});
+    }
+    return answer;
+}
+
+core::Event got(Handle from, const Received& record) {
+    const auto& table = record.as<abi::Got>();
+    core::StoreAnswer answer = answer_of(from, record, table.outcome());
+    answer.body = bytes(table.body());
+    answer.etag = text(table.etag());
+    answer.reason = text(table.reason());
+    if (table.write_id() != nullptr) answer.write_id = {table.write_id()->hi(), table.write_id()->lo()};
+    return answer;
+}
+
+core::Event stored(Handle from, const Received& record) {
+    const auto& table = record.as<abi::Stored>();
+    core::StoreAnswer answer = answer_of(from, record, table.outcome());
+    answer.etag = text(table.etag());
+    answer.reason = text(table.reason());
+    if (table.write_id() != nullptr) answer.write_id = {table.write_id()->hi(), table.write_id()->lo()};
+    return answer;
+}
+
+}  // namespace
+
+core::Kind kind_of(abi::Kind kind) {
+    switch (kind) {
+        case abi::Kind::Gateway: return core::Kind::Gateway;
+        case abi::Kind::Storage: return core::Kind::Storage;
+        case abi::Kind::Runtime: return core::Kind::Runtime;
+        case abi::Kind::Placement: return core::Kind::Placement;
+        case abi::Kind::Drain: return core::Kind::Drain;
+        case abi::Kind::None: break;
+    }
+    return core::Kind::None;
+}
+
+abi::Kind kind_of(core::Kind kind) {
+    switch (kind) {
+        case core::Kind::Gateway: return abi::Kind::Gateway;
+        case core::Kind::Storage: return abi::Kind::Storage;
+        case core::Kind::Runtime: return abi::Kind::Runtime;
+        case core::Kind::Placement: return abi::Kind::Placement;
+        case core::Kind::Drain: return abi::Kind::Drain;
+        case core::Kind::None: break;
+    }
+    return abi::Kind::None;
+}
+
+Sent send(Channel& channel, const core::StoreRequest& action) {
+    auto& fbb = channel.builder();
+    const auto key = fbb.CreateString(action.key);
+    switch (action.verb) {
+        case core::StoreVerb::Get: return channel.request(action.op, abi::CreateGet(fbb, key), 0, 0);
+        case core::StoreVerb::Delete: return channel.request(action.op, abi::CreateDelete(fbb, key), 0, 0);
+        case core::StoreVerb::Probe: return channel.request(action.op, abi::CreateProbe(fbb), 0, 0);
+        case core::StoreVerb::List: {
+            const auto after = fbb.CreateString(action.after);
+            return channel.request(action.op, abi::CreateList(fbb, key, after, action.limit), 0, 0);
+        }
+        case core::StoreVerb::Put: break;
+    }
+    const auto body = fbb.CreateVector(action.body.data(), action.body.size());
+    const auto etag = string_of(fbb, action.etag);
+    const abi::WriteId write_id(action.write_id.hi, action.write_id.lo);
+    auto condition = abi::Condition::None;
+    if (action.condition == core::Condition::IfAbsent) condition = abi::Condition::IfAbsent;
+    if (action.condition == core::Condition::IfMatch) condition = abi::Condition::IfMatch;
+    return channel.request(action.op, abi::CreatePut(fbb, key, body, condition, etag, &write_id), 0, 0);
+}
+
+Sent send(Channel& channel, const core::Activate& action, const std::string& tenant) {
+    auto& fbb = channel.builder();
+    std::vector<flatbuffers::Offset<abi::StoredChanges>> entries;
+    entries.reserve(action.entries.size());
+    for (const core::StoredChanges& entry : action.entries) {
+        const auto changes = vector_of(fbb, entry.changes);
+        entries.push_back(abi::CreateStoredChanges(fbb, entry.seq, entry.base, changes));
+    }
+    const auto list = fbb.CreateVector(entries);
+    const auto unit = fbb.CreateString(action.unit);
+    const auto tenant_name = fbb.CreateString(tenant);
+    const auto class_name = fbb.CreateString(action.class_name);
+    const auto name = fbb.CreateString(action.name);
+    return channel.request(action.op,
+                           abi::CreateActivate(fbb, unit, tenant_name, class_name, name, action.activation, action.epoch,
+                                               action.part, action.more, list),
+                           0, 0);
+}
+
+Sent send(Channel& channel, const core::Deliver& action, std::int64_t wall_now_ms) {
+    auto& fbb = channel.builder();
+    const auto event = vector_of(fbb, action.event);
+    const abi::EventId id(action.event_incarnation, action.event_counter);
+    return channel.request(action.op,
+                           abi::CreateDeliver(fbb, action.activation, &id, action.attempt, abi::EventKind::Http, event,
+                                              wall_now_ms),
+                           action.deadline, action.trace);
+}
+
+Sent send(Channel& channel, const core::Checkpoint& action) {
+    return channel.request(action.op, abi::CreateCheckpoint(channel.builder(), action.activation), 0, 0);
+}
+
+Sent send(Channel& channel, const core::Drop& action) {
+    return channel.request(action.op, abi::CreateDrop(channel.builder(), action.activation), 0, 0);
+}
+
+Sent send(Channel& channel, const core::Place& action) {
+    auto& fbb = channel.builder();
+    std::vector<flatbuffers::Offset<abi::Candidate>> candidates;
+    for (const core::Candidate& candidate : action.candidates) {
+        const auto node = fbb.CreateString(candidate.node);
+        candidates.push_back(abi::CreateCandidate(fbb, candidate.id, node, candidate.instance, candidate.handle.generation,
+                                                  true, candidate.resident, candidate.capacity, candidate.inflight));
+    }
+    const auto list = fbb.CreateVector(candidates);
+    const auto subject = fbb.CreateString(action.subject);
+    const auto class_name = fbb.CreateString(action.class_name);
+    return channel.request(action.op, abi::CreatePlace(fbb, subject, class_name, 0, list, action.sequence, false),
+                           action.deadline, 0);
+}
+
+Sent send(Channel& channel, const core::NextStep& action) {
+    auto& fbb = channel.builder();
+    std::vector<flatbuffers::Offset<abi::Resident>> residents;
+    for (std::uint32_t id = 0; id < action.residents.size(); ++id)
+        residents.push_back(abi::CreateResident(fbb, id, fbb.CreateString(action.residents[id])));
+    const auto list = fbb.CreateVector(residents);
+    const auto remaining = static_cast<std::uint32_t>(action.residents.size());
+    return channel.request(action.op,
+                           abi::CreateNext(fbb, list, remaining, action.in_flight, action.in_flight_max, 0, 0, 0,
+                                           action.sequence),
+                           0, 0);
+}
+
+Sent send(Channel& channel, const core::ReplyOut& action) {
+    auto& fbb = channel.builder();
+    const auto headers = vector_of(fbb, action.headers);
+    const auto body = vector_of(fbb, action.body);
+    const auto sentence = string_of(fbb, action.text);
+    // SAFETY of the cast: both enums list the same reasons in the same order, asserted here.
+    static_assert(static_cast<int>(core::ReplyReason::Internal) == static_cast<int>(abi::ReplyReason::Internal));
+    const auto reason = static_cast<abi::ReplyReason>(action.reason);
+    return channel.reply(action.req_id,
+                         abi::CreateReply(fbb, action.status, reason, action.retry_after_ms, headers, body, sentence));
+}
+
+Sent send_shed(Channel& channel, core::Time deadline) {
+    return channel.notify(abi::CreateShed(channel.builder(), deadline));
+}
+
+Sent send_stop(Channel& channel, const std::string& reason) {
+    auto& fbb = channel.builder();
+    const auto sentence = fbb.CreateString(reason);
+    return channel.notify(abi::CreateStop(fbb, sentence));
+}
+
+std::optional<core::Event> to_event(Handle from, const Received& record) {
+    switch (record.type) {
+        case abi::Body::Greet: {
+            const auto& table = record.as<abi::Greet>();
+            core::Greeted event{from, kind_of(table.kind()), text(table.name()), text(table.version()), {}};
+            if (table.policies() != nullptr) {
+                for (const auto* policy : *table.policies()) event.policies.push_back(text(policy));
+            }
+            return event;
+        }
+        case abi::Body::Ready: {
+            const auto& table = record.as<abi::Ready>();
+            return core::ReadyIn{from, table.ok(), text(table.error())};
+        }
+        case abi::Body::Request: {
+            const auto& table = record.as<abi::Request>();
+            core::RequestIn event;
+            event.from = from;
+            event.req_id = record.req_id;
+            event.class_name = text(table.class_name());
+            event.name = text(table.name());
+            event.event = bytes(table.event());
+            event.deadline = record.deadline_ns;
+            event.trace = record.trace_id;
+            return event;
+        }
+        case abi::Body::Got: return got(from, record);
+        case abi::Body::Stored: return stored(from, record);
+        case abi::Body::Listed: return listed(from, record);
+        case abi::Body::Deleted: {
+            const auto& table = record.as<abi::Deleted>();
+            core::StoreAnswer answer = answer_of(from, record, table.outcome());
+            answer.reason = text(table.reason());
+            return answer;
+        }
+        case abi::Body::Probed: {
+            const auto& table = record.as<abi::Probed>();
+            core::StoreAnswer answer = answer_of(from, record, table.outcome());
+            answer.conditional_writes = table.conditional_writes();
+            answer.reason = text(table.reason());
+            return answer;
+        }
+        case abi::Body::Activated: {
+            const auto& table = record.as<abi::Activated>();
+            return core::ActivatedIn{from, record.reply_to, table.activation(), table.ok(), text(table.error())};
+        }
+        case abi::Body::Delivered: return delivered(from, record);
+        case abi::Body::Checkpointed: {
+            const auto& table = record.as<abi::Checkpointed>();
+            return core::CheckpointedIn{from,       record.reply_to,     table.activation(),
+                                        table.ok(), bytes(table.base()), text(table.error())};
+        }
+        case abi::Body::Dropped: return core::DroppedIn{from, record.reply_to};
+        case abi::Body::Placed: {
+            const auto& table = record.as<abi::Placed>();
+            return core::PlacedIn{from, record.reply_to, table.none(), table.choice(), text(table.reason())};
+        }
+        case abi::Body::Step: {
+            const auto& table = record.as<abi::Step>();
+            core::StepIn event{from, record.reply_to, {}, table.wait_ms(), table.give_up(), text(table.reason())};
+            if (table.hand_over() != nullptr) event.hand_over.assign(table.hand_over()->begin(), table.hand_over()->end());
+            return event;
+        }
+        default: return std::nullopt;
+    }
+}
+
+}  // namespace hf::port

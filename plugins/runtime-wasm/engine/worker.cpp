@@ -1,0 +1,252 @@
+#include "plugins/runtime-wasm/engine/worker.hpp"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/context/detail/fcontext.hpp>
+#include <cerrno>
+
+#include "abi/base/check.hpp"
+#include "abi/base/clock.hpp"
+
+namespace hf::wasm {
+
+namespace {
+
+namespace ctx = boost::context::detail;
+
+// Handlers use a few hundred bytes; the frame the kernel saves grows with the CPU's vector state (AVX-512: 2.7 KiB).
+constexpr std::size_t kSignalStackBytes = 64 * 1024;
+constexpr int kCpuSignal = SIGVTALRM;
+constexpr int kWallSignal = SIGALRM;
+
+constinit thread_local Worker* t_worker = nullptr;
+
+std::int64_t thread_cpu_ns() {
+    timespec ts{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+itimerspec timer_at(std::int64_t first_ns, std::int64_t every_ns) {
+    itimerspec spec{};
+    spec.it_value = {first_ns / 1'000'000'000, first_ns % 1'000'000'000};
+    spec.it_interval = {every_ns / 1'000'000'000, every_ns % 1'000'000'000};
+    return spec;
+}
+
+Result<void> handle_signal(int signal, void (*handler)(int, siginfo_t*, void*)) {
+    struct sigaction action {};
+    action.sa_sigaction = handler;
+    // NODEFER: the handler leaves by siglongjmp, which restores no mask (saving one is a system call an event).
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    if (::sigaction(signal, &action, nullptr) != 0) return fail_errno(errno, "installing a signal handler");
+    return {};
+}
+
+Result<timer_t> make_timer(clockid_t clock, int signal) {
+    sigevent event{};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = signal;
+    event._sigev_un._tid = static_cast<pid_t>(::syscall(SYS_gettid));
+    timer_t timer{};
+    if (::timer_create(clock, &event, &timer) != 0) return fail_errno(errno, "creating a deadline timer");
+    return timer;
+}
+
+}  // namespace
+
+const char* trap_text(int trap) {
+    switch (trap) {
+        case WASM_RT_TRAP_OOB: return "out of bounds memory or table access";
+        case WASM_RT_TRAP_INT_OVERFLOW: return "integer overflow on divide or truncation";
+        case WASM_RT_TRAP_DIV_BY_ZERO: return "integer divide by zero";
+        case WASM_RT_TRAP_INVALID_CONVERSION: return "conversion of NaN to an integer";
+        case WASM_RT_TRAP_UNREACHABLE: return "unreachable instruction executed";
+        case WASM_RT_TRAP_CALL_INDIRECT: return "invalid call_indirect";
+        case WASM_RT_TRAP_EXHAUSTION: return "call stack exhausted (256 KiB)";
+        case kTrapNoPage: return "the machine had no memory page left for it";
+        default: return "unknown trap";
+    }
+}
+
+Result<std::unique_ptr<GuestStack>> GuestStack::create() {
+    void* base = ::mmap(nullptr, kGuardBytes + size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return fail_errno(errno, "reserving a guest stack");
+    auto* bytes = static_cast<std::uint8_t*>(base);
+    std::unique_ptr<GuestStack> stack(new GuestStack(bytes));
+    if (::mprotect(bytes + kGuardBytes, size(), PROT_READ | PROT_WRITE) != 0)
+        return fail_errno(errno, "opening a guest stack");
+    return stack;
+}
+
+GuestStack::~GuestStack() {
+    ::munmap(base_, kGuardBytes + size());
+}
+
+// Free functions cannot be friends by their library type; this forwards to the worker.
+struct WorkerEntry {
+    static void enter(ctx::transfer_t from) {
+        auto* worker = static_cast<Worker*>(from.data);
+        worker->home_ = from.fctx;
+        Worker::trampoline_body(worker);
+        ctx::jump_fcontext(worker->home_, worker);
+        HF_CHECK(false, "a finished guest stack is never resumed");
+    }
+};
+
+Result<std::unique_ptr<Worker>> Worker::create(std::int64_t tick_ns) {
+    HF_CHECK(t_worker == nullptr, "one worker a thread");
+    std::unique_ptr<Worker> worker(new Worker());
+    HF_ASSIGN(worker->stack_, GuestStack::create());
+
+    worker->signal_stack_ = std::make_unique<std::uint8_t[]>(kSignalStackBytes);
+    stack_t alternate{};
+    alternate.ss_sp = worker->signal_stack_.get();
+    alternate.ss_size = kSignalStackBytes;
+    if (::sigaltstack(&alternate, nullptr) != 0) return fail_errno(errno, "setting the signal stack");
+
+    HF_TRY(handle_signal(SIGSEGV, &Worker::on_fault));
+    HF_TRY(handle_signal(SIGBUS, &Worker::on_fault));
+    HF_TRY(handle_signal(kCpuSignal, &Worker::on_timer));
+    HF_TRY(handle_signal(kWallSignal, &Worker::on_timer));
+    t_worker = worker.get();
+
+    HF_ASSIGN(worker->cpu_timer_, make_timer(CLOCK_THREAD_CPUTIME_ID, kCpuSignal));
+    worker->have_cpu_timer_ = true;
+    HF_ASSIGN(worker->wall_timer_, make_timer(CLOCK_MONOTONIC, kWallSignal));
+    worker->have_wall_timer_ = true;
+    const itimerspec ticks = timer_at(tick_ns, tick_ns);
+    if (::timer_settime(worker->cpu_timer_, 0, &ticks, nullptr) != 0)
+        return fail_errno(errno, "arming the CPU deadline timer");
+    return worker;
+}
+
+Worker::~Worker() {
+    if (have_cpu_timer_) ::timer_delete(cpu_timer_);
+    if (have_wall_timer_) ::timer_delete(wall_timer_);
+    if (t_worker == this) t_worker = nullptr;
+    stack_t none{};
+    none.ss_flags = SS_DISABLE;
+    ::sigaltstack(&none, nullptr);
+}
+
+Worker* Worker::current() {
+    return t_worker;
+}
+
+Outcome Worker::run(Instance& instance, GuestCall call, void* arg, Deadlines deadlines) {
+    HF_CHECK(active_ == 0, "a worker runs one event at a time");
+    instance_ = &instance;
+    call_ = call;
+    arg_ = arg;
+    stop_ = Stop::Done;
+    trap_ = 0;
+    pending_ = 0;
+    const std::int64_t start = monotonic_ns();
+    serial_ = serial_ + 1;
+    cpu_limit_ns_ = deadlines.cpu_ns;
+    wall_end_ns_ = start + deadlines.wall_ns;
+    active_ = 1;
+    if (wall_armed_ns_ == 0 || wall_armed_ns_ > wall_end_ns_) arm_wall(wall_end_ns_);
+
+    ctx::jump_fcontext(ctx::make_fcontext(stack_->top(), GuestStack::size(), &WorkerEntry::enter), this);
+
+    active_ = 0;
+    instance_ = nullptr;
+    return {stop_, trap_, value_, monotonic_ns() - start};
+}
+
+// On the guest stack. No local of this function lives across the jump.
+void Worker::trampoline_body(Worker* worker) {
+    if (sigsetjmp(worker->out_, 0) == 0) {
+        worker->in_guest_ = 1;
+        worker->value_ = worker->call_(*worker->instance_, worker->arg_);
+    }
+    t_worker->in_guest_ = 0;
+}
+
+Worker& Worker::enter_host() {
+    Worker& worker = *t_worker;
+    worker.in_guest_ = 0;
+    if (!worker.stack_->room(__builtin_frame_address(0))) worker.jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
+    return worker;
+}
+
+void Worker::leave_host() {
+    in_guest_ = 1;
+    if (pending_ != 0) jump(static_cast<Stop>(pending_), 0);
+}
+
+void Worker::stop_guest(Stop stop, int trap) {
+    jump(stop, trap);
+}
+
+void Worker::jump(Stop stop, int trap) {
+    in_guest_ = 0;
+    stop_ = stop;
+    trap_ = trap;
+    siglongjmp(out_, 1);
+}
+
+void Worker::on_fault(int signal, siginfo_t* info, void*) {
+    Worker* worker = t_worker;
+    if (worker != nullptr && worker->in_guest_ != 0 && info->si_code > 0) {
+        if (worker->instance_->slot().contains(info->si_addr))
+            worker->jump(Stop::Trap, signal == SIGBUS ? kTrapNoPage : WASM_RT_TRAP_OOB);
+        if (worker->stack_->guards(info->si_addr)) worker->jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
+    }
+    // Not the guest's doing: return to the same instruction with the default action, so that the exit report and a
+    // core name the real place. A signal sent by somebody has no instruction to repeat.
+    struct sigaction standard {};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(signal, &standard, nullptr);
+    if (info->si_code <= 0) ::raise(signal);
+}
+
+void Worker::on_timer(int signal, siginfo_t* info, void*) {
+    Worker* worker = t_worker;
+    if (worker == nullptr || info->si_code != SI_TIMER) return;
+    const int saved_errno = errno;
+    if (signal == kCpuSignal)
+        worker->cpu_tick();
+    else
+        worker->wall_tick();
+    errno = saved_errno;
+}
+
+void Worker::cpu_tick() {
+    if (active_ == 0) return;
+    const std::int64_t now = thread_cpu_ns();
+    if (seen_serial_ != serial_) {
+        seen_serial_ = serial_;
+        seen_cpu_ns_ = now;
+        return;
+    }
+    if (now - seen_cpu_ns_ >= cpu_limit_ns_) interrupt(Stop::CpuDeadline);
+}
+
+void Worker::wall_tick() {
+    wall_armed_ns_ = 0;
+    if (active_ == 0) return;
+    if (monotonic_ns() >= wall_end_ns_)
+        interrupt(Stop::WallDeadline);
+    else
+        arm_wall(wall_end_ns_);
+}
+
+void Worker::interrupt(Stop why) {
+    if (in_guest_ != 0) jump(why, 0);
+    pending_ = static_cast<int>(why);
+}
+
+void Worker::arm_wall(std::int64_t at_ns) {
+    wall_armed_ns_ = at_ns;
+    const itimerspec spec = timer_at(std::max<std::int64_t>(at_ns, 1), 0);
+    ::timer_settime(wall_timer_, TIMER_ABSTIME, &spec, nullptr);
+}
+
+}  // namespace hf::wasm

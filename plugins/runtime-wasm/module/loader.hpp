@@ -1,0 +1,31 @@
+// Loads a built module into this process: hashes first, then the sealed copy of exactly the bytes that were hashed.
+// A loaded module stays until the process ends. Call before the last filter is laid: nothing executable is mapped later.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "abi/base/result.hpp"
+#include "plugins/runtime-wasm/engine/program.hpp"
+#include "plugins/runtime-wasm/engine/worker.hpp"
+#include "plugins/runtime-wasm/module/meta.hpp"
+
+namespace hf::wasm {
+
+struct LoadedModule {
+    Meta meta;
+    std::unique_ptr<Program> program;
+};
+
+// `file` is the path of the .so, or the same without its extension. `hash` must be the module's key or the sha256 of
+// its wasm; an empty one is refused.
+Result<LoadedModule> load_module(const std::string& file,
+                                 const std::string& hash,
+                                 const hf_host_v1& host,
+                                 Worker& worker,
+                                 SlotPool& pool);
+
+// The descriptor of a shared object given as bytes. `path` is used where /proc is not mounted, and in messages.
+Result<const hf_module_v1*> open_descriptor(BytesView so, const std::string& path);
+
+}  // namespace hf::wasm

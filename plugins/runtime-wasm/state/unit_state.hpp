@@ -1,0 +1,87 @@
+// A unit's key-value state between and during events, in the host's memory. It is the truth the guest works on; guest
+// memory is only a cache. Writes of an event are applied at once and can be taken back as a whole; what is committed
+// leaves as a ChangeSet (abi/schema/changes.fbs). Dies with the process; the log's entries rebuild it by fold().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "abi/base/bytes.hpp"
+#include "abi/base/limits.hpp"
+#include "abi/base/result.hpp"
+
+namespace hf::wasm {
+
+inline constexpr std::size_t kKeyBytesMax = 512;
+// What one pair costs in an encoded ChangeSet beyond its bytes: table 12, its place in the list 4, two lengths 8 and
+// padding up to 2 x 3, rounded up. Counted with every pair so that a whole state always fits one payload.
+inline constexpr std::size_t kPairOverheadBytes = 32;
+// Head of a ChangeSet: root, vtables, list length.
+inline constexpr std::size_t kChangeSetHeadBytes = 64;
+
+// A write that was not made. Names are what operators and callers read.
+struct LimitHit {
+    const char* name = nullptr;  // "value_bytes", ...; null: no limit was met
+    std::uint64_t allowed = 0;
+    std::uint64_t asked = 0;
+    [[nodiscard]] explicit operator bool() const { return name != nullptr; }
+    [[nodiscard]] std::string sentence() const;
+};
+
+class UnitState {
+public:
+    // `state_max`: bytes of all keys and values, kPairOverheadBytes a pair included; at most one payload.
+    explicit UnitState(std::uint32_t state_max);
+
+    // Applies a stored ChangeSet, oldest first. `base`: everything before it is covered and forgotten.
+    // Corrupt when the bytes are not a ChangeSet. Not while an event is open.
+    Result<void> fold(BytesView change_set, bool base);
+
+    void begin();
+    [[nodiscard]] std::optional<BytesView> get(std::string_view key) const;
+    // Keys are 1..kKeyBytesMax bytes; the caller has refused others. `room`: bytes the event's changes may still take.
+    LimitHit put(std::string_view key, BytesView value, std::size_t room);
+    // False when the key was not there.
+    bool remove(std::string_view key);
+    // Encoded size of this event's changes so far, an upper bound; 0 when there are none.
+    [[nodiscard]] std::size_t change_bytes() const { return undo_.empty() ? 0 : kChangeSetHeadBytes + change_bytes_; }
+    [[nodiscard]] bool changed() const { return !undo_.empty(); }
+    // This event's changes in the order the keys were first touched; call before commit().
+    [[nodiscard]] Bytes encode_changes() const;
+    void commit();
+    void rollback();
+
+    [[nodiscard]] std::uint32_t bytes() const { return static_cast<std::uint32_t>(bytes_); }
+    [[nodiscard]] std::size_t pairs() const { return pairs_.size(); }
+    // The whole state as a ChangeSet that starts from nothing. Between events only.
+    [[nodiscard]] Bytes encode_all() const;
+
+private:
+    struct Value {
+        std::string bytes;
+        std::uint64_t touched = 0;  // the event that last wrote it
+        bool present = true;        // false: deleted by the open event
+    };
+    using Pairs = std::map<std::string, Value, std::less<>>;
+    struct Undo {
+        Pairs::iterator at;
+        std::string before;
+        bool was_present;
+    };
+    Undo* touch(Pairs::iterator at);
+
+    Pairs pairs_;
+    std::vector<Undo> undo_;
+    std::size_t state_max_;
+    std::size_t bytes_ = 0;
+    std::size_t bytes_before_ = 0;
+    std::size_t change_bytes_ = 0;
+    std::uint64_t event_ = 0;
+};
+
+}  // namespace hf::wasm

@@ -94,10 +94,12 @@ struct PluginConfig {
         false;  // placement: a call the policy did not answer fails instead of using the default
     std::vector<Endpoint>
         listen;  // gateway: sockets the supervisor opens, in this order listener0, listener1, ...
-    // For Configure.settings, in the file's order with the shipped plugin's defaults filled in. Normalised to base units:
-    // durations in whole milliseconds, sizes in whole bytes, both as decimal digits; true/false; lists joined by ','.
-    // A third party's settings are handed over as written (numbers and booleans as TOML prints them).
+    // For Configure.settings: the shipped plugin's own keys with defaults filled in, then [plugin.<slot>.settings] in the
+    // file's order. Normalised to base units: durations in whole milliseconds, sizes in whole bytes, both as decimal
+    // digits; paths absolute. `listen`, `instances`, `policy` and `required` are the supervisor's and not among them.
+    // Free settings are handed over as written (numbers and booleans as TOML prints them).
     std::vector<std::pair<std::string, std::string>> settings;
+    [[nodiscard]] std::string_view setting(std::string_view key) const;  // empty when absent
 };
 
 struct ClassConfig {

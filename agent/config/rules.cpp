@@ -1,0 +1,198 @@
+#include "agent/config/rules.hpp"
+
+#include <array>
+
+#include "abi/base/limits.hpp"
+
+namespace hf::config {
+
+namespace {
+
+constexpr std::int64_t kKiB = 1LL << 10U;
+constexpr std::int64_t kMiB = 1LL << 20U;
+constexpr std::int64_t kGiB = 1LL << 30U;
+constexpr std::int64_t kTiB = 1LL << 40U;
+constexpr std::int64_t kSecond = 1000;
+constexpr std::int64_t kMinute = 60 * kSecond;
+constexpr std::int64_t kHour = 60 * kMinute;
+constexpr std::int64_t kDay = 24 * kHour;
+constexpr auto kPayload = static_cast<std::int64_t>(kPayloadBytesMax);
+constexpr auto kHeaders = static_cast<std::int64_t>(kHeaderBytesMax);
+
+constexpr Rule kNode[] = {
+    {"id", Type::NodeId},
+    {"data", Type::Path, "/var/lib/holdfast", 0, 0, "", "HOLDFAST_DATA"},
+    {"tenant", Type::Name, "default"},
+    {"app", Type::Name, "default"},
+    {"role", Type::Word, "wasmkeep", 0, 0, "wasmkeep"},
+    {"lease", Type::Word, "none", 0, 0, "none"},
+};
+
+// Upper ends keep the sum of all queues of a node within a few GiB and every wait within what an operator sits through.
+constexpr Rule kLimits[] = {
+    {"mailbox_events", Type::Count, "128", 1, 65536},
+    // At least one event with a full body and its headers must fit.
+    {"mailbox_bytes", Type::Size, "1MiB", 64 * kKiB, kGiB},
+    {"accepted_events", Type::Count, "4096", 1, 1'000'000},
+    {"accepted_bytes", Type::Size, "64MiB", 64 * kKiB, 16 * kGiB},
+    {"request_timeout", Type::Duration, "30s", 100, kHour},
+    {"place_deadline", Type::Duration, "50ms", 1, 10 * kSecond},
+    // The protocol's own bound: at most 32 events or 1 MiB ahead of the store.
+    {"run_ahead_events", Type::Count, "32", 1, 32},
+    {"run_ahead_bytes", Type::Size, "1MiB", 64 * kKiB, kMiB},
+    {"checkpoint_entries", Type::Count, "256", 1, 4096},
+    {"checkpoint_bytes", Type::Size, "1MiB", 64 * kKiB, 64 * kMiB},
+    {"units_max", Type::Count, "100000", 1, 10'000'000},
+    {"hold_idle", Type::Duration, "1h", kSecond, 30 * kDay},
+    {"ready_timeout", Type::Duration, "10s", 100, 10 * kMinute},
+    {"shed_deadline", Type::Duration, "30s", 100, kHour},
+    {"stall_grace", Type::Duration, "2s", 10, 10 * kMinute},
+};
+
+constexpr Rule kRestart[] = {{"intensity", Type::Word, "on", 0, 0, "on|off"}};
+
+// Below 65536 live people and services; the upper end leaves room for the index of every instance in 31 bits.
+constexpr Rule kJail[] = {{"uid_base", Type::Count, "900000", 65536, 2'000'000'000}};
+
+constexpr Rule kLog[] = {
+    {"level", Type::Word, "info", 0, 0, "debug|info|warn|error"},
+    {"file_bytes_max", Type::Size, "16MiB", 64 * kKiB, 16 * kGiB},
+    {"files", Type::Count, "4", 2, 100},
+};
+
+constexpr Rule kSwap[] = {
+    {"answers", Type::Count, "64", 1, 100'000},
+    {"window", Type::Duration, "2s", 10, 10 * kMinute},
+};
+
+constexpr Rule kClass[] = {
+    {"module", Type::Path},
+    {"cpu_limit", Type::Duration, "100ms", 1, 10 * kMinute},
+    {"wall_limit", Type::Duration, "5s", 1, kHour},
+    // One wasm page to all that 32 bits reach.
+    {"memory_max", Type::Size, "16MiB", 64 * kKiB, 4 * kGiB},
+    {"state_max", Type::Size, "48KiB", kKiB, kPayload},
+    // A guest runs one event at a time.
+    {"concurrency", Type::Count, "1", 1, 1},
+    {"persistence", Type::Word, "durable", 0, 0, "durable"},
+};
+
+constexpr FixedTable kFixed[] = {{"node", kNode},
+                                 {"limits", kLimits},
+                                 {"restart", kRestart},
+                                 {"jail", kJail},
+                                 {"log", kLog},
+                                 {"swap", kSwap}};
+
+constexpr Rule kUse = {"use", Type::Label};
+constexpr Rule kBinary = {"binary", Type::Path};
+constexpr Rule kPolicy = {"policy", Type::Label};
+
+constexpr Rule kGatewaySlot[] = {
+    kUse, kBinary, {"listen", Type::Listen, "127.0.0.1:8080", 0, 0, "", "HOLDFAST_LISTEN"}};
+constexpr Rule kStorageSlot[] = {kUse, kBinary};
+constexpr Rule kRuntimeSlot[] = {kUse, kBinary, {"instances", Type::Count, "1", 1, 64}};
+constexpr Rule kPlacementSlot[] = {kUse, kBinary, kPolicy, {"required", Type::Switch, "false"}};
+constexpr Rule kDrainSlot[] = {kUse, kBinary, kPolicy};
+
+// The plugin judges again with the same ranges; its settings file says where the numbers come from.
+constexpr Rule kGatewayHttp[] = {
+    {"header_bytes_max", Type::Size, "12KiB", 256, kHeaders},
+    {"header_count_max", Type::Count, "100", 1, 1000},
+    {"body_bytes_max", Type::Size, "48KiB", 0, kPayload},
+    {"target_bytes_max", Type::Size, "8KiB", 64, 8 * kKiB},
+    {"connections_max", Type::Count, "10000", 1, 1'000'000},
+    {"requests_open_max", Type::Count, "1024", 1, 65536},
+    {"body_rate_min", Type::Size, "1KiB", 0, kMiB},
+    {"header_timeout", Type::Duration, "10s", 10, kDay},
+    {"body_timeout", Type::Duration, "30s", 10, kDay},
+    {"idle_timeout", Type::Duration, "75s", 10, kDay},
+    {"request_timeout", Type::Duration, "30s", 10, kDay},
+    {"write_timeout", Type::Duration, "30s", 10, kDay},
+};
+constexpr Rule kStorageLocal[] = {
+    {"path", Type::Path},
+    {"map_bytes", Type::Size, "16GiB", 4 * kMiB, 16 * kTiB},
+};
+// 2 to 3 mappings a unit, 65 530 a process.
+constexpr Rule kRuntimeWasm[] = {{"resident_units_max", Type::Count, "20000", 1, 20000}};
+
+constexpr Shipped kShipped[] = {
+    {"gateway-http", Slot::Gateway, kGatewayHttp, "", false},
+    {"storage-local", Slot::Storage, kStorageLocal, "", false},
+    {"runtime-wasm", Slot::Runtime, kRuntimeWasm, "", false},
+    {"scheduler", Slot::Placement, {}, "rendezvous|two-choices|least-loaded|pinned", true},
+    {"scheduler", Slot::Drain, {}, "paced", true},
+};
+
+}  // namespace
+
+std::span<const Rule> node_rules() {
+    return kNode;
+}
+std::span<const Rule> limits_rules() {
+    return kLimits;
+}
+std::span<const Rule> restart_rules() {
+    return kRestart;
+}
+std::span<const Rule> jail_rules() {
+    return kJail;
+}
+std::span<const Rule> log_rules() {
+    return kLog;
+}
+std::span<const Rule> swap_rules() {
+    return kSwap;
+}
+std::span<const Rule> class_rules() {
+    return kClass;
+}
+std::span<const FixedTable> fixed_tables() {
+    return kFixed;
+}
+
+std::span<const Rule> slot_rules(Slot slot) {
+    switch (slot) {
+        case Slot::Gateway:
+            return kGatewaySlot;
+        case Slot::Storage:
+            return kStorageSlot;
+        case Slot::Runtime:
+            return kRuntimeSlot;
+        case Slot::Placement:
+            return kPlacementSlot;
+        case Slot::Drain:
+            return kDrainSlot;
+    }
+    return {};
+}
+
+std::span<const Shipped> shipped_plugins() {
+    return kShipped;
+}
+
+const Shipped* find_shipped(Slot slot, std::string_view name) {
+    for (const Shipped& one : kShipped)
+        if (one.slot == slot && one.name == name) return &one;
+    return nullptr;
+}
+
+std::vector<std::string> shipped_names(Slot slot) {
+    std::vector<std::string> out;
+    for (const Shipped& one : kShipped)
+        if (one.slot == slot) out.emplace_back(one.name);
+    return out;
+}
+
+std::vector<std::string> split_words(std::string_view words) {
+    std::vector<std::string> out;
+    while (!words.empty()) {
+        const std::size_t bar = words.find('|');
+        out.emplace_back(words.substr(0, bar));
+        words = bar == std::string_view::npos ? std::string_view() : words.substr(bar + 1);
+    }
+    return out;
+}
+
+}  // namespace hf::config

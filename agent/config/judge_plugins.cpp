@@ -51,6 +51,7 @@ void Judge::read_plugins(Config& out) {
                          "[plugin.storage] and [plugin.runtime]");
         return;
     }
+    if (plugins == nullptr) return;  // complained about
     for (const Slot slot : kSlots) {
         const std::string name(slot_name(slot));
         const Item* table = table_at(plugins, name, "plugin." + name);
@@ -59,7 +60,7 @@ void Judge::read_plugins(Config& out) {
             for (const Member& member : plugins->members)
                 if (member.key == name) place = member.place;
             out.plugins.emplace(slot, read_plugin(slot, *table, place, out));
-        } else if (needed(slot) && (plugins == nullptr || plugins->find(name) == nullptr)) {
+        } else if (needed(slot) && plugins->find(name) == nullptr) {
             complaints_->add({},
                              "no [plugin." + name + "] table: a node needs a " + name +
                                  " plugin, for instance use = " + list_of(shipped_names(slot)));

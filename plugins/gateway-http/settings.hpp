@@ -2,6 +2,7 @@
 // durations in milliseconds. Responsible for names, ranges and defaults; not for applying them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,7 +28,7 @@ struct Settings {
     // Requests that are open at the supervisor, wait for room in the ring, or are sending a body:
     // each may keep one whole event (60 KiB) here, so 1024 of them keep 60 MiB at most.
     std::size_t requests_open_max = 1024;
-    // A body slower than this over 5 s is given up: a full body then takes at most 48 s by rate, 30 s by body_timeout.
+    // A body slower than this over one look (10 s) is given up; body_timeout ends any body.
     std::size_t body_rate_min = 1024;  // bytes a second
     std::int64_t header_timeout_ms = 10'000;
     std::int64_t body_timeout_ms = 30'000;
@@ -35,6 +36,11 @@ struct Settings {
     std::int64_t request_timeout_ms = 30'000;
     std::int64_t write_timeout_ms = 30'000;
 };
+
+// How often a body's progress is looked at: long enough for a network that stalls for some seconds.
+[[nodiscard]] inline std::int64_t body_look_ms(const Settings& settings) {
+    return std::min<std::int64_t>(10'000, settings.body_timeout_ms);
+}
 
 // Unknown names, non-digits and values out of range are refused with a sentence that says what is allowed.
 [[nodiscard]] Result<Settings> read_settings(

@@ -1,0 +1,26 @@
+// Which status and which words a client gets for what became of its request. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "envelope_generated.h"
+#include "plugins/gateway-http/counters.hpp"
+#include "plugins/gateway-http/http_parse.hpp"
+#include "plugins/gateway-http/http_write.hpp"
+#include "plugins/gateway-http/route.hpp"
+
+namespace hf::gateway {
+
+// The supervisor's answers as bytes; the status that was written.
+std::uint16_t write_reply(Bytes& out, const Framing& framing, const abi::Reply& reply);
+std::uint16_t write_queried(Bytes& out, const Framing& framing, const abi::Queried& queried);
+
+[[nodiscard]] LocalAnswer refused_route(const Route& route);
+[[nodiscard]] LocalAnswer event_too_large();
+// 503 promises that the event did not and will not take effect; where that is not known it is 504.
+[[nodiscard]] LocalAnswer no_answer();  // asked, and nothing came
+[[nodiscard]] LocalAnswer no_credit();  // could not be asked in time
+[[nodiscard]] LocalAnswer ends_now();   // not asked, and this process ends
+[[nodiscard]] Count count_of(const Refusal& refusal);
+
+}  // namespace hf::gateway

@@ -1,0 +1,541 @@
+#include "plugins/gateway-http/connection.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+
+#include "abi/base/clock.hpp"
+#include "plugins/gateway-http/answers.hpp"
+#include "plugins/gateway-http/server.hpp"
+
+namespace hf::gateway {
+
+namespace {
+
+// Input kept while a request is open: about a hundred pipelined requests. Beyond it the client's sends wait in the kernel.
+constexpr std::size_t kKeptBytesMax = std::size_t{16} * 1024;
+// One read while a head is expected; with a longer head more follow.
+constexpr std::size_t kHeadReadBytes = std::size_t{16} * 1024;
+// Room behind a body's end in one read, for the next request or the end of the chunks.
+constexpr std::size_t kBodyReadExtra = std::size_t{4} * 1024;
+// Answers gathered before a write in the middle of a turn: the largest one and a bit.
+constexpr std::size_t kOutBytesMax = std::size_t{64} * 1024;
+// Buffers larger than this are given back when they are empty: an idle connection costs little.
+constexpr std::size_t kBufferKeep = std::size_t{4} * 1024;
+// What a client may still send after its answer: it may be in the middle of a large upload that was refused.
+constexpr std::size_t kLingerBytesMax = std::size_t{128} * 1024 * 1024;
+constexpr std::int64_t kLingerNsMax = 30'000'000'000;
+constexpr std::int64_t kNsPerMs = 1'000'000;
+constexpr std::int64_t kMsPerSecond = 1000;
+
+template <class Buffer>
+void empty(Buffer& buffer) {
+    if (buffer.capacity() > kBufferKeep)
+        Buffer().swap(buffer);
+    else
+        buffer.clear();
+}
+
+}  // namespace
+
+Connection::Connection(Server& server) : server_(server), parser_(server.settings()) {
+    // Cannot fail: it opens nothing.
+    (void)uv_tcp_init(&server_.loop(), &tcp_);
+    tcp_.data = this;
+    write_.data = this;
+}
+
+Connection::~Connection() = default;
+
+void Connection::open(uv_stream_t* listener) {
+    // SAFETY: libuv's handles are cast to their base by design.
+    auto* const stream = reinterpret_cast<uv_stream_t*>(&tcp_);
+    if (uv_accept(listener, stream) != 0) return close();
+    (void)uv_tcp_nodelay(&tcp_, 1);
+    sockaddr_storage address{};
+    int size = sizeof(address);
+    std::array<char, 64> text{};
+    // SAFETY: sockaddr_storage may be viewed as any socket address.
+    if (uv_tcp_getpeername(&tcp_, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+        if (address.ss_family == AF_INET)
+            (void)uv_ip4_name(reinterpret_cast<sockaddr_in*>(&address), text.data(), text.size());
+        else if (address.ss_family == AF_INET6)
+            (void)uv_ip6_name(reinterpret_cast<sockaddr_in6*>(&address), text.data(), text.size());
+    }
+    client_ = text.data();
+    paused_ = true;
+    pause_or_resume();
+    if (!is_closed()) wait_for_phase();
+}
+
+void Connection::turn_away() {
+    if (is_closed()) return;
+    framing_.keep_alive = false;
+    LocalAnswer answer{.status = 503, .reason = "busy", .text = "connections_max is reached"};
+    answer.retry_after_s = 1;
+    answer_locally(answer);
+    end();
+    flush();
+}
+
+void Connection::close() {
+    if (is_closed()) return;
+    drop_request(true);
+    phase_ = Phase::Closed;
+    clear_deadline();
+    server_.closing(*this);
+    uv_close(reinterpret_cast<uv_handle_t*>(&tcp_), [](uv_handle_t* handle) {
+        auto* const self = static_cast<Connection*>(handle->data);
+        self->server_.closed(self);
+    });
+}
+
+// ---- input
+
+void Connection::pause_or_resume() {
+    const bool full = kept_.size() >= kKeptBytesMax && !can_parse();
+    if (is_closed() || end_of_input_ || full == paused_) return;
+    auto* const stream = reinterpret_cast<uv_stream_t*>(&tcp_);
+    paused_ = full;
+    if (full) {
+        (void)uv_read_stop(stream);
+        return;
+    }
+    const auto give_buffer = [](uv_handle_t* handle, std::size_t, uv_buf_t* buffer) {
+        auto* const self = static_cast<Connection*>(handle->data);
+        *buffer =
+            uv_buf_init(self->server_.read_buffer(), static_cast<unsigned>(self->read_size()));
+    };
+    const auto read = [](uv_stream_t* handle, ssize_t got, const uv_buf_t* buffer) {
+        static_cast<Connection*>(handle->data)->on_read(got, buffer->base);
+    };
+    if (uv_read_start(stream, give_buffer, read) != 0) close();
+}
+
+std::size_t Connection::read_size() const {
+    if (phase_ == Phase::Ending || phase_ == Phase::Lingering) return kReadBytes;
+    if (!can_parse()) return kKeptBytesMax - std::min(kept_.size(), kKeptBytesMax - 1);
+    if (phase_ == Phase::Body || phase_ == Phase::Discard)
+        return std::min(kReadBytes, parser_.body_hint() + kBodyReadExtra);
+    return kHeadReadBytes;
+}
+
+void Connection::on_read(ssize_t got, char* data) {
+    if (is_closed() || got == 0) return;
+    if (got == UV_EOF) return on_end_of_input();
+    if (got < 0) return close();
+    const auto size = static_cast<std::size_t>(got);
+    if (phase_ == Phase::Ending || phase_ == Phase::Lingering) {
+        lingered_bytes_ += size;
+        if (lingered_bytes_ > kLingerBytesMax) return close();
+        if (phase_ != Phase::Lingering) return;
+        if (monotonic_ns() - body_started_ns_ > kLingerNsMax) return close();
+        return wait(Wait::Linger);
+    }
+    take(data, size);
+    if (!is_closed() && !to_be_flushed) flush();
+}
+
+void Connection::on_end_of_input() {
+    end_of_input_ = true;
+    switch (phase_) {
+        case Phase::Lingering:
+            return close();
+        case Phase::Waiting:
+            // It may have shut its sending side only: the answer is written all the same when it comes.
+            server_.counters().add(Count::ClientsGone);
+            server_.requests().tell_gone(*this);
+            return;
+        default:
+            parse_kept();
+            if (!is_closed()) flush();
+    }
+}
+
+void Connection::take(char* data, std::size_t size) {
+    if (!kept_.empty() || !can_parse()) {
+        kept_.append(data, size);
+        return parse_kept();
+    }
+    const std::size_t used = parse(data, size);
+    if (used < size && phase_ < Phase::Ending) kept_.assign(data + used, size - used);
+    if (!kept_.empty()) pause_or_resume();
+}
+
+// Parses what is kept, and ends the connection when no more can come and nothing is owed.
+void Connection::parse_kept() {
+    if (!kept_.empty() && can_parse()) {
+        const std::size_t used = parse(kept_.data(), kept_.size());
+        kept_.erase(0, used);
+    }
+    if (kept_.empty() || phase_ >= Phase::Ending) empty(kept_);
+    if (end_of_input_ && can_parse()) end();
+    pause_or_resume();
+}
+
+bool Connection::can_parse() const {
+    return phase_ <= Phase::Discard && !writing_;
+}
+
+std::size_t Connection::parse(char* data, std::size_t size) {
+    std::size_t at = 0;
+    while (at < size && can_parse()) {
+        std::size_t consumed = 0;
+        Parsed parsed = Parsed::NeedMore;
+        const bool in_head = phase_ == Phase::Idle || phase_ == Phase::Head;
+        if (in_head) {
+            parsed = parser_.read_head(data + at, size - at, consumed, server_.head());
+        } else {
+            Bytes* const sink =
+                phase_ == Phase::Body && draft_->page.empty() ? &draft_->event : nullptr;
+            parsed = parser_.read_body(data + at, size - at, consumed, sink);
+            body_seen_ += consumed;
+        }
+        at += consumed;
+        if (parsed == Parsed::NeedMore) {
+            if (phase_ == Phase::Idle) {
+                phase_ = Phase::Head;
+                // A fresh connection's time runs from accept.
+                if (!fresh_) wait(Wait::Head);
+            }
+            break;
+        }
+        fresh_ = false;
+        if (parsed == Parsed::Refused)
+            refuse();
+        else if (in_head)
+            on_head(size - at);
+        else
+            on_body();
+        if (out_.size() > kOutBytesMax) flush();
+    }
+    return at;
+}
+
+// ---- one request
+
+void Connection::on_head(std::size_t bytes_behind) {
+    server_.counters().add(Count::Requests);
+    const Head& head = server_.head();
+    framing_ = {head.method == Method::Head, head.http11, head.keep_alive && !server_.sheds()};
+    has_body_ = head.has_body;
+    // A client that sends its body at once is not waiting.
+    expects_ = head.expect_continue && bytes_behind == 0;
+    Route& route = server_.route();
+    if (!split_target(head.target, server_.parts()))
+        return answer_early(
+            {.status = 400, .reason = "bad_path", .text = "the target is malformed"});
+    find_route(head.method, server_.parts(), server_.tenant(), route);
+    switch (route.kind) {
+        case RouteKind::Refused:
+            return answer_early(refused_route(route));
+        case RouteKind::Options:
+            return answer_early({.status = 204, .allow = route.allow});
+        case RouteKind::Actor:
+        case RouteKind::Page:
+            break;
+    }
+    if (!server_.requests().take_place()) {
+        server_.counters().add(Count::RefusedOpen);
+        return answer_early({.status = 503,
+                             .reason = "busy",
+                             .text = "requests_open_max is reached; nothing was done",
+                             .retry_after_s = 1});
+    }
+    start();
+}
+
+void Connection::start() {
+    const Head& head = server_.head();
+    const Route& route = server_.route();
+    Requests& requests = server_.requests();
+    if (has_body_) draft_ = requests.new_draft();
+    Draft& draft = has_body_ ? *draft_ : requests.scratch();
+    draft.client = client_;
+    if (route.kind == RouteKind::Page) {
+        draft.page = route.page;
+    } else {
+        draft.page = {};
+        draft.class_name = route.class_name;
+        draft.name = route.name;
+        begin_event(draft.event, head, server_.parts(), route);
+        draft.head_bytes = draft.event.size();
+        if (draft.event.size() + head.content_length.value_or(0) > kEventBytesMax) {
+            requests.give_back();
+            requests.drop_draft(std::move(draft_));
+            return answer_early(event_too_large());
+        }
+    }
+    if (!has_body_) return ask(draft);
+    phase_ = Phase::Body;
+    body_started_ns_ = monotonic_ns();
+    wait(Wait::Body);
+    if (expects_) write_continue(out_);
+}
+
+void Connection::on_body() {
+    if (phase_ == Phase::Discard) return request_done();
+    const std::unique_ptr<Draft> draft = std::move(draft_);
+    if (draft->page.empty()) {
+        if (draft->event.size() > kEventBytesMax) {
+            server_.requests().give_back();
+            answer_locally(event_too_large());
+            return request_done();
+        }
+        end_event(draft->event, draft->head_bytes);
+    }
+    ask(*draft);
+}
+
+void Connection::ask(Draft& draft) {
+    phase_ = Phase::Waiting;
+    draft.deadline_ns = monotonic_ns() + server_.settings().request_timeout_ms * kNsPerMs;
+    server_.requests().ask(*this, draft);
+    wait(Wait::Request);
+}
+
+void Connection::refuse() {
+    // The answer to this request is out already.
+    if (phase_ == Phase::Discard) return end();
+    const Refusal& refusal = parser_.refusal();
+    server_.counters().add(count_of(refusal));
+    if (phase_ != Phase::Body) framing_ = {};
+    drop_request(false);
+    framing_.keep_alive = false;
+    answer_locally({.status = refusal.status, .reason = refusal.reason, .text = refusal.text});
+    end();
+}
+
+// Answers before the body is read. It is then thrown away, unless its sender waits to be told whether to send it.
+void Connection::answer_early(const LocalAnswer& answer) {
+    if (has_body_ && expects_) framing_.keep_alive = false;
+    answer_locally(answer);
+    if (!framing_.keep_alive) return end();
+    if (!has_body_) return request_done();
+    phase_ = Phase::Discard;
+    body_started_ns_ = monotonic_ns();
+    wait_for_phase();
+}
+
+void Connection::answer_locally(const LocalAnswer& answer) {
+    server_.counters().add_answer(answer.status);
+    write_local(out_, framing_, answer);
+}
+
+void Connection::answered(const abi::Reply& reply) {
+    framing_.keep_alive = framing_.keep_alive && !server_.sheds();
+    server_.counters().add_answer(write_reply(out_, framing_, reply));
+    request_done();
+    parse_kept();
+    server_.flush_later(*this);
+}
+
+void Connection::answered(const abi::Queried& queried) {
+    framing_.keep_alive = framing_.keep_alive && !server_.sheds();
+    server_.counters().add_answer(write_queried(out_, framing_, queried));
+    request_done();
+    parse_kept();
+    server_.flush_later(*this);
+}
+
+void Connection::request_done() {
+    parser_.reset();
+    if (!framing_.keep_alive) return end();
+    phase_ = Phase::Idle;
+    wait_for_phase();
+}
+
+// ---- output and the end
+
+void Connection::flush() {
+    if (is_closed() || writing_) return;
+    auto* const stream = reinterpret_cast<uv_stream_t*>(&tcp_);
+    if (!out_.empty()) {
+        // SAFETY: libuv only reads from it.
+        uv_buf_t buffer =
+            uv_buf_init(reinterpret_cast<char*>(out_.data()), static_cast<unsigned>(out_.size()));
+        const int sent = uv_try_write(stream, &buffer, 1);
+        if (sent < 0 && sent != UV_EAGAIN) return close();
+        const auto taken = static_cast<std::size_t>(std::max(sent, 0));
+        if (taken < out_.size()) {
+            sending_.swap(out_);
+            out_.clear();
+            buffer.base = reinterpret_cast<char*>(sending_.data()) + taken;
+            buffer.len = sending_.size() - taken;
+            const auto written = [](uv_write_t* request, int status) {
+                static_cast<Connection*>(request->data)->on_written(status);
+            };
+            if (uv_write(&write_, stream, &buffer, 1, written) != 0) return close();
+            writing_ = true;
+            return wait_for_phase();
+        }
+        empty(out_);
+    }
+    if (phase_ == Phase::Ending) linger();
+}
+
+void Connection::on_written(int status) {
+    writing_ = false;
+    empty(sending_);
+    if (is_closed()) return;
+    if (status < 0) return close();
+    flush();
+    if (is_closed() || writing_ || phase_ >= Phase::Ending) return;
+    wait_for_phase();
+    parse_kept();
+    flush();
+}
+
+// No further request is taken. What is owed is written, then our side is shut.
+void Connection::end() {
+    drop_request(false);
+    phase_ = Phase::Ending;
+    empty(kept_);
+    pause_or_resume();
+    wait(Wait::Write);
+    // Whoever called flushes, or has asked for it.
+    if (out_.empty() && !writing_) linger();
+}
+
+// A close with input unread makes the kernel reset the connection, and the client may lose the answer it has not read.
+void Connection::linger() {
+    if (end_of_input_) return close();
+    uv_os_fd_t fd = -1;
+    if (uv_fileno(reinterpret_cast<uv_handle_t*>(&tcp_), &fd) != 0 || ::shutdown(fd, SHUT_WR) != 0)
+        return close();
+    phase_ = Phase::Lingering;
+    body_started_ns_ = monotonic_ns();
+    wait(Wait::Linger);
+}
+
+void Connection::drop_request(bool tell) {
+    Requests& requests = server_.requests();
+    if (phase_ == Phase::Waiting) {
+        if (tell) server_.counters().add(Count::ClientsGone);
+        requests.leave(*this, tell);
+    } else if (phase_ == Phase::Body) {
+        requests.give_back();
+        requests.drop_draft(std::move(draft_));
+    }
+}
+
+// ---- time
+
+void Connection::wait(Wait wait) {
+    if (wait == Wait::Body) body_seen_ = 0;
+    server_.deadlines().set(*this, wait, monotonic_ns());
+}
+
+void Connection::wait_for_phase() {
+    if (writing_ && phase_ != Phase::Waiting) return wait(Wait::Write);
+    switch (phase_) {
+        case Phase::Idle:
+            return wait(server_.sheds() ? Wait::Shed : fresh_ ? Wait::Head : Wait::Idle);
+        case Phase::Head:
+            return wait(Wait::Head);
+        case Phase::Body:
+        case Phase::Discard:
+            return wait(Wait::Body);
+        case Phase::Ending:
+            return wait(Wait::Write);
+        case Phase::Waiting:
+        case Phase::Lingering:
+        case Phase::Closed:
+            return;
+    }
+}
+
+void Connection::time_is_up(Wait wait) {
+    switch (wait) {
+        case Wait::Idle:
+        case Wait::Shed:
+            end();
+            break;
+        case Wait::Head:
+            server_.counters().add(Count::TimedOutHead);
+            framing_ = {};
+            framing_.keep_alive = false;
+            if (phase_ == Phase::Head)
+                answer_locally({.status = 408,
+                                .reason = "timeout",
+                                .text = "the header took longer than header_timeout"});
+            end();
+            break;
+        case Wait::Body:
+            body_is_slow();
+            break;
+        case Wait::Request: {
+            // What never reached the supervisor has had no effect; of the rest nobody knows.
+            const bool asked = !Requests::is_queued(*this);
+            server_.counters().add(Count::TimedOutRequest);
+            server_.requests().leave(*this, true);
+            answer_locally(asked ? no_answer() : no_credit());
+            request_done();
+            parse_kept();
+            break;
+        }
+        case Wait::Write:
+            server_.counters().add(Count::TimedOutWrite);
+            return close();
+        case Wait::Linger:
+            return close();
+    }
+    flush();
+}
+
+void Connection::body_is_slow() {
+    const Settings& settings = server_.settings();
+    const std::int64_t now = monotonic_ns();
+    const std::int64_t look_ms = body_look_ms(settings);
+    const bool late = now - body_started_ns_ >= settings.body_timeout_ms * kNsPerMs;
+    const std::size_t least =
+        settings.body_rate_min * static_cast<std::size_t>(look_ms) / kMsPerSecond;
+    if (!late && body_seen_ >= least) return wait(Wait::Body);
+    server_.counters().add(Count::TimedOutBody);
+    if (phase_ == Phase::Discard) return end();
+    drop_request(false);
+    framing_.keep_alive = false;
+    answer_locally(
+        {.status = 408,
+         .reason = "timeout",
+         .text = "the body took longer than body_timeout or came slower than body_rate_min"});
+    end();
+}
+
+void Connection::shed() {
+    if (phase_ == Phase::Idle && !writing_) wait(Wait::Shed);
+}
+
+void Connection::give_up() {
+    framing_.keep_alive = false;
+    switch (phase_) {
+        case Phase::Waiting: {
+            const bool asked = !Requests::is_queued(*this);
+            server_.requests().leave(*this, false);
+            answer_locally(asked ? no_answer() : ends_now());
+            phase_ = Phase::Idle;
+            end();
+            break;
+        }
+        case Phase::Head:
+            framing_ = {};
+            framing_.keep_alive = false;
+            [[fallthrough]];
+        case Phase::Body:
+            answer_locally(ends_now());
+            end();
+            break;
+        case Phase::Idle:
+        case Phase::Discard:
+            end();
+            break;
+        case Phase::Ending:
+        case Phase::Lingering:
+        case Phase::Closed:
+            break;
+    }
+    flush();
+}
+
+}  // namespace hf::gateway

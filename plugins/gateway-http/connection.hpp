@@ -1,0 +1,111 @@
+// One client connection: bytes in, one request at a time to the supervisor, its answer out, in order. Responsible for
+// keep-alive, pipelining, 100-continue, back-pressure and a close that never takes an answer away from its reader.
+// Owned by Server, which it calls for everything shared. When the client dies the open request goes on without it; when
+// this process dies the kernel resets the connection.
+#pragma once
+
+#include <uv.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "abi/base/bytes.hpp"
+#include "plugins/gateway-http/deadlines.hpp"
+#include "plugins/gateway-http/http_parse.hpp"
+#include "plugins/gateway-http/http_write.hpp"
+#include "plugins/gateway-http/requests.hpp"
+
+namespace hf::gateway {
+
+class Server;
+
+class Connection final : public Deadlines::Item, public Asker {
+public:
+    explicit Connection(Server& server);
+    ~Connection();
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
+
+    // Takes the next client of `listener` and starts to read. A failure: the connection is closing already.
+    void open(uv_stream_t* listener);
+    // Tells the client that there is no room, and closes.
+    void turn_away();
+    // Ends at once, whatever is open. The server deletes the object when the loop has let go of it.
+    void close();
+
+    void answered(const abi::Reply& reply) override;
+    void answered(const abi::Queried& queried) override;
+    void time_is_up(Wait wait);
+    // Writes what has gathered; called once per turn for each connection that has something.
+    void flush();
+    // The process finishes: this request is the last one, silence is ended soon.
+    void shed();
+    // The process ends now: what is open is answered for good.
+    void give_up();
+
+    [[nodiscard]] bool is_closed() const { return phase_ == Phase::Closed; }
+    std::size_t index = 0;       // the server's, in its table
+    bool to_be_flushed = false;  // the server's
+
+private:
+    enum class Phase : std::uint8_t {
+        Idle,       // nothing of a next request is here
+        Head,       // part of a head
+        Body,       // head taken, body on its way into draft_
+        Discard,    // answered already, the rest of the body is thrown away
+        Waiting,    // asked, not answered
+        Ending,     // the last answer is on its way out
+        Lingering,  // our side is shut; what the client still sends is thrown away
+        Closed,
+    };
+
+    void on_read(ssize_t got, char* data);
+    void on_end_of_input();
+    void take(char* data, std::size_t size);
+    [[nodiscard]] bool can_parse() const;
+    [[nodiscard]] std::size_t parse(char* data, std::size_t size);
+    void parse_kept();
+    void on_head(std::size_t bytes_behind);
+    void start();
+    void on_body();
+    void ask(Draft& draft);
+
+    void refuse();
+    void answer_early(const LocalAnswer& answer);
+    void answer_locally(const LocalAnswer& answer);
+    void request_done();
+    void on_written(int status);
+    void end();
+    void linger();
+    void drop_request(bool tell);
+    void wait(Wait wait);
+    void wait_for_phase();
+    void body_is_slow();
+    void pause_or_resume();
+    [[nodiscard]] std::size_t read_size() const;
+
+    Server& server_;
+    uv_tcp_t tcp_{};
+    uv_write_t write_{};
+    Phase phase_ = Phase::Idle;
+    Framing framing_;
+    bool has_body_ = false;
+    bool expects_ = false;  // the client waits for 100 Continue, or for its refusal
+    bool end_of_input_ = false;
+    bool paused_ = false;
+    bool fresh_ = true;     // no request was read yet
+    bool writing_ = false;  // the loop holds sending_
+    RequestParser parser_;
+    std::string kept_;  // input that is not consumed yet
+    Bytes out_;         // answers that were not given to the kernel yet
+    Bytes sending_;     // what the kernel did not take at once
+    std::unique_ptr<Draft> draft_;
+    std::string client_;
+    std::size_t body_seen_ = 0;  // bytes since the last look at the body's progress
+    std::int64_t body_started_ns_ = 0;
+    std::size_t lingered_bytes_ = 0;
+};
+
+}  // namespace hf::gateway

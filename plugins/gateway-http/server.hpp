@@ -1,0 +1,104 @@
+// Everything that connections share: listeners, the table of connections, time, room towards the supervisor, scratch
+// buffers, counters. Loop thread only.
+#pragma once
+
+#include <uv.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/base/result.hpp"
+#include "abi/sdk/plugin.hpp"
+#include "plugins/gateway-http/connection.hpp"
+#include "plugins/gateway-http/counters.hpp"
+#include "plugins/gateway-http/deadlines.hpp"
+#include "plugins/gateway-http/event.hpp"
+#include "plugins/gateway-http/requests.hpp"
+#include "plugins/gateway-http/route.hpp"
+#include "plugins/gateway-http/settings.hpp"
+
+namespace hf::gateway {
+
+// The largest piece taken from a socket at once; all connections share the one buffer.
+inline constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
+
+class Server {
+public:
+    Server(uv_loop_t& loop, const Settings& settings, std::string tenant, sdk::Context& context);
+    Server(const Server&) = delete;
+    Server& operator=(const Server&) = delete;
+
+    // Listens on the given sockets, which stay the caller's: each is duplicated, and never shut down, because other
+    // processes share it.
+    Result<void> listen(const std::vector<int>& sockets);
+
+    // Reply or Queried.
+    void answer(const sdk::Message& message);
+    // All messages of a turn are handled: asks what waited for credit, writes what has gathered.
+    void batch_done();
+    // Takes no new connections, lets the open ones finish. At the deadline (CLOCK_MONOTONIC, 0: none) the rest is answered.
+    void shed(std::int64_t deadline_ns);
+    [[nodiscard]] bool sheds() const { return shedding_; }
+    // No connection is left, closing ones included.
+    [[nodiscard]] bool is_empty() const { return connections_.empty() && closing_ == 0; }
+    // Answers everything open for the last time.
+    void give_up();
+    // Before the loop blocks: sets the one timer to the next thing that is due, or stops it.
+    void before_block();
+
+    // For connections.
+    [[nodiscard]] uv_loop_t& loop() { return loop_; }
+    [[nodiscard]] const Settings& settings() const { return settings_; }
+    [[nodiscard]] const std::string& tenant() const { return tenant_; }
+    [[nodiscard]] Requests& requests() { return requests_; }
+    [[nodiscard]] Deadlines& deadlines() { return deadlines_; }
+    [[nodiscard]] Counters& counters() { return counters_; }
+    [[nodiscard]] Head& head() { return head_; }
+    [[nodiscard]] Route& route() { return route_; }
+    [[nodiscard]] TargetParts& parts() { return parts_; }
+    [[nodiscard]] char* read_buffer() { return read_buffer_.data(); }
+    void flush_later(Connection& connection);
+    // The connection has called uv_close.
+    void closing(Connection& connection);
+    // The loop has let go of it: deletes it.
+    void closed(Connection* connection);
+
+private:
+    struct Listener {
+        uv_tcp_t tcp{};
+        Server* server = nullptr;
+    };
+
+    void on_connection(Listener& listener, int status);
+    void on_timer();
+    void tell_counters(std::int64_t now);
+    [[nodiscard]] std::int64_t next_due_ns() const;
+
+    uv_loop_t& loop_;
+    Settings settings_;
+    std::string tenant_;
+    sdk::Context& context_;
+    Requests requests_;
+    Deadlines deadlines_;
+    Counters counters_;
+    // Scratch: what one call needs and no longer.
+    Head head_;
+    Route route_;
+    TargetParts parts_;
+    std::array<char, kReadBytes> read_buffer_{};
+
+    std::vector<std::unique_ptr<Listener>> listeners_;
+    std::vector<Connection*> connections_;  // open ones
+    std::size_t closing_ = 0;               // uv_close called, not yet let go
+    std::vector<Connection*> to_flush_;
+    uv_timer_t timer_{};
+    std::int64_t armed_ns_ = kNever;
+    std::int64_t told_ns_ = 0;  // when the counters were last told
+    bool shedding_ = false;
+    std::int64_t give_up_ns_ = kNever;
+};
+
+}  // namespace hf::gateway

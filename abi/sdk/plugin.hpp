@@ -106,6 +106,8 @@ public:
     virtual void handle(const Message& message) = 0;
     // Called after each batch of messages was handled, before the SDK looks for sleep: flush what was gathered.
     virtual void batch_done() {}
+    // The supervisor asks to finish until then (CLOCK_MONOTONIC, 0: without a deadline). Called once, before shed_done().
+    virtual void shed_started(std::int64_t deadline_ns) { (void)deadline_ns; }
     // The supervisor asks to finish: no new requests will come. Return true when nothing is open any more; the SDK asks
     // again after each batch and exits 0 then, or at the deadline.
     virtual bool shed_done() { return true; }

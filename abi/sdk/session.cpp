@@ -245,8 +245,8 @@ void Session::handle_record(const layout::RecordHeader& header, const abi::Envel
             leave(0);
             return;
         case abi::Body::Shed:
-            shedding_ = true;
             shed_deadline_ns_ = message.as<abi::Shed>().deadline_ns();
+            if (!std::exchange(shedding_, true)) plugin_.shed_started(shed_deadline_ns_);
             return;
         default:
             break;

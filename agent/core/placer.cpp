@@ -29,6 +29,8 @@ void Placer::ask(UnitId unit, std::string subject, std::string class_name) {
 }
 
 void Placer::decide_by_default(const Question& question, const std::vector<Candidate>& candidates) {
+    if (env_.config.limits.place_required)
+        return done_(question.unit, std::nullopt, "the placement policy did not answer and is required");
     ++env_.stats.placed_by_default;
     const auto choice = place_by_default(question.subject, candidates);
     if (!choice) return done_(question.unit, std::nullopt, "every runtime instance is full");

@@ -1,0 +1,309 @@
+#include "agent/daemon/daemon.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "abi/base/check.hpp"
+#include "abi/base/clock.hpp"
+#include "agent/control/state_file.hpp"
+#include "agent/log/log.hpp"
+#include "agent/port/translate.hpp"
+
+namespace hf::daemon {
+
+namespace {
+// Records taken from one link before the others get their turn.
+constexpr std::size_t kDrainBudget = 256;
+// Rounds of "records came while we were about to block" before timers and new descriptors get theirs.
+constexpr int kRoundsBeforePoll = 64;
+
+log::Level level_of(core::NoteLevel level) {
+    switch (level) {
+        case core::NoteLevel::Debug: return log::Level::Debug;
+        case core::NoteLevel::Info: return log::Level::Info;
+        case core::NoteLevel::Warn: return log::Level::Warn;
+        case core::NoteLevel::Error: break;
+    }
+    return log::Level::Error;
+}
+
+std::map<std::string, std::string> load_bad_builds(const Paths& paths) {
+    std::map<std::string, std::string> out;
+    const control::StateFile file(paths.state("bad_builds.json"));
+    nlohmann::json document;
+    std::string note;
+    const auto found = file.load(document, note, [](const nlohmann::json& value) -> Result<void> {
+        if (!value.is_object()) return fail(Code::Corrupt, "it is no object");
+        for (const auto& [key, reason] : value.items()) {
+            if (!reason.is_string()) return fail(Code::Corrupt, "the reason of " + key + " is no text");
+        }
+        return {};
+    });
+    if (!found) {
+        log::error("daemon", "the memory of bad builds cannot be read", {{"why", found.error().message}});
+    } else if (*found == control::StateFile::Found::Good) {
+        for (const auto& [key, reason] : document.items()) out[key] = reason.get<std::string>();
+    } else if (*found == control::StateFile::Found::SetAside) {
+        log::warn("daemon", "the memory of bad builds was set aside", {{"why", note}});
+    }
+    return out;
+}
+}  // namespace
+
+Daemon::Daemon(config::Config config, Paths paths, control::DataLock lock)
+    : config_(std::move(config)), paths_(std::move(paths)), lock_(std::move(lock)), running_(paths_.state("instances")), started_(monotonic_ns()) {
+    HF_CHECK(uv_loop_init(&loop_) == 0, "a loop can always be made");
+}
+
+Result<std::unique_ptr<Daemon>> Daemon::create(config::Config config) {
+    HF_TRY(control::prepare_data(config.node.data));
+    HF_ASSIGN(control::DataLock lock, control::DataLock::acquire(config.node.data));
+    HF_ASSIGN(Paths paths, find_paths(config));
+    std::unique_ptr<Daemon> daemon(new Daemon(std::move(config), std::move(paths), std::move(lock)));
+    HF_TRY(daemon->prepare());
+    return daemon;
+}
+
+Result<void> Daemon::prepare() {
+    log::Options options;
+    options.level = static_cast<log::Level>(config_.log.level);
+    options.file = paths_.data / "log" / "holdfastd.log";
+    options.file_bytes_max = config_.log.file_bytes_max;
+    options.files = config_.log.files;
+    HF_TRY(log::init(options));
+
+    // Only with the data directory locked: what an earlier incarnation left must be gone before the store is touched.
+    HF_ASSIGN(const process::LeftoverReport leftovers, process::kill_leftovers(paths_.state("instances")));
+    for (const std::string& name : leftovers.killed) log::warn("daemon", "a leftover process was ended", {{"process", name}});
+    for (const std::string& name : leftovers.survived) log::error("daemon", "a leftover process lives on", {{"process", name}});
+    for (const std::string& sentence : leftovers.problems) log::warn("daemon", sentence);
+
+    if (const auto dir = store_dir(config_); !dir.empty()) {
+        std::error_code error;
+        std::filesystem::create_directories(dir, error);
+        if (error) return fail_errno(error.value(), "cannot create the store's directory " + dir.string());
+        HF_ASSIGN(control::StoreLock store, control::StoreLock::exclusive(dir));
+        store_lock_ = std::make_unique<control::StoreLock>(std::move(store));
+    }
+    HF_ASSIGN(const std::string instance, instance_id(paths_));
+    HF_ASSIGN(listeners_, open_listeners(config_));
+    HF_ASSIGN(core::Config core_settings, core_config(config_, paths_, listeners_, instance, leftovers.reaped()));
+    core_ = std::make_unique<core::Core>(std::move(core_settings), records::codec(), load_bad_builds(paths_));
+
+    process::Spawner::Options spawn_options;
+    spawn_options.jail_binary = paths_.jail();
+    spawn_options.uid_base = config_.jail.uid_base;
+    HF_ASSIGN(spawner_, process::Spawner::create(&loop_, spawn_options,
+                                                 [](const std::string& name, const std::string& line, std::uint64_t dropped) {
+                                                     log::plugin_line(log::Level::Info, name, line, dropped);
+                                                 }));
+    HF_ASSIGN(control_, control::Server::listen(&loop_, paths_.control_socket()));
+    register_operations();
+
+    timer_ = std::make_unique<loop::Timer>(&loop_, [this] { step(core::Tick{}); });
+    before_block_ = std::make_unique<loop::BeforeBlock>(&loop_, [this] { before_block(); });
+    for (const int number : {SIGTERM, SIGINT}) {
+        signals_.push_back(std::make_unique<loop::Signal>(&loop_, number, [this, number] {
+            if (stop_asked_) return finish(128 + number);
+            begin_stop(number == SIGINT ? "interrupted" : "terminated");
+        }));
+    }
+    for (const auto& [name, wasm] : config_.classes) to_build_.push_back(&wasm);
+    return {};
+}
+
+Daemon::~Daemon() {
+    links_.clear();
+    dead_.clear();
+    builder_.reset();
+    control_.reset();
+    spawner_.reset();
+    signals_.clear();
+    before_block_.reset();
+    timer_.reset();
+    uv_run(&loop_, UV_RUN_DEFAULT);
+    uv_loop_close(&loop_);
+}
+
+int Daemon::run() {
+    build_next_module();
+    while (!finished_) uv_run(&loop_, UV_RUN_ONCE);
+    control_->close();
+    std::error_code error;
+    std::filesystem::remove(paths_.address_file(), error);
+    log::flush_folds();
+    return exit_code_;
+}
+
+void Daemon::begin_stop(const std::string& reason) {
+    stop_asked_ = true;
+    log::info("daemon", "stopping", {{"reason", reason}});
+    if (links_.empty()) return finish(0);
+    step(core::StopNode{reason});
+}
+
+void Daemon::finish(int code) {
+    finished_ = true;
+    exit_code_ = code;
+    for (auto& [generation, link] : links_) {
+        if (link->process) link->process->kill_now();
+    }
+}
+
+Daemon::Link* Daemon::link_of(Handle handle) {
+    const auto it = links_.find(handle.generation);
+    return it == links_.end() ? nullptr : it->second.get();
+}
+
+// One event in, its actions out; events that actions raise are handled after them, never inside.
+void Daemon::step(core::Event event) {
+    pending_events_.push_back(std::move(event));
+    if (stepping_) return;
+    stepping_ = true;
+    core::Actions actions;
+    for (std::size_t i = 0; i < pending_events_.size(); ++i) {
+        actions.clear();
+        core_->step(std::move(pending_events_[i]), monotonic_ns(), actions);
+        for (core::Action& action : actions) act(action);
+    }
+    pending_events_.clear();
+    stepping_ = false;
+}
+
+template <class T>
+void Daemon::send(const T& action) {
+    Link* link = link_of(action.to);
+    if (link == nullptr || !link->violation.empty()) return;  // gone: the core hears of it and decides again
+    port::Sent sent = port::Sent::Now;
+    if constexpr (std::is_same_v<T, core::Deliver>) {
+        sent = port::send(*link->channel, action, wall_ms());
+    } else if constexpr (std::is_same_v<T, core::Activate>) {
+        sent = port::send(*link->channel, action, config_.node.tenant);
+    } else {
+        sent = port::send(*link->channel, action);
+    }
+    // The core bounds what it keeps open per instance below the channel's queue, so a full one is an instance that does
+    // not read.
+    if (sent == port::Sent::Busy) step(core::Violated{action.to, "does not read its queue"});
+}
+
+namespace {
+template <class... Fs>
+struct Overloaded : Fs... {
+    using Fs::operator()...;
+};
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+}  // namespace
+
+void Daemon::act(core::Action& action) {
+    std::visit(
+        Overloaded{
+            [this](const core::ReplyOut& a) { send(a); },
+            [this](const core::Deliver& a) { send(a); },
+            [this](const core::StoreRequest& a) { send(a); },
+            [this](const core::Activate& a) { send(a); },
+            [this](const core::Checkpoint& a) { send(a); },
+            [this](const core::Drop& a) { send(a); },
+            [this](const core::Place& a) { send(a); },
+            [this](const core::NextStep& a) { send(a); },
+            [this](const core::Spawn& a) { spawn(a); },
+            [this](const core::Configure& a) {
+                if (Link* link = link_of(a.to)) configure(*link);
+            },
+            [this](const core::Kill& a) {
+                Link* link = link_of(a.to);
+                if (link == nullptr) return;
+                if (a.dump) dump(*link, a.reason);
+                if (link->process) link->process->kill_now();
+            },
+            [this](const core::SendShed& a) {
+                if (Link* link = link_of(a.to)) (void)port::send_shed(*link->channel, a.deadline);
+            },
+            [this](const core::SendStop& a) {
+                if (Link* link = link_of(a.to)) (void)port::send_stop(*link->channel, a.reason);
+            },
+            [this](const core::AskProgress& a) {
+                if (Link* link = link_of(a.to)) step(core::ProgressIs{a.to, link->channel->progress()});
+            },
+            [this](const core::CommandDone& a) {
+                const auto it = commands_.find(a.command);
+                if (it == commands_.end()) return;
+                if (a.ok) {
+                    it->second.done({{"text", a.text}});
+                } else {
+                    it->second.fail(fail(Code::Refused, a.text));
+                }
+                commands_.erase(it);
+            },
+            [this](const core::CommandProgress& a) {
+                if (const auto it = commands_.find(a.command); it != commands_.end()) it->second.progress(a.text);
+            },
+            [this](const core::RememberBadBuilds& a) {
+                nlohmann::json document = nlohmann::json::object();
+                for (const auto& [identity, reason] : a.identity_reason) document[identity] = reason;
+                if (auto saved = control::StateFile(paths_.state("bad_builds.json")).save(document); !saved)
+                    log::error("daemon", "the memory of bad builds was not saved", {{"why", saved.error().message}});
+            },
+            [](const core::Note& a) { log::write(level_of(a.level), a.room, a.text); },
+            [this](const core::ExitNode& a) {
+                if (a.code != 0) log::error("daemon", a.reason);
+                finish(a.code);
+            },
+        },
+        action);
+}
+
+// Everything that was sent goes out, everything that came is taken, the timer stands where the core wants it; then the
+// loop may block. One wake policy looks at all links at once.
+void Daemon::before_block() {
+    dead_.clear();
+    bool quiet = false;
+    for (int round = 0; round < kRoundsBeforePoll && !quiet; ++round) {
+        quiet = port::Channel::before_block_all(channels_);
+        if (quiet) break;
+        const std::vector<std::uint64_t> generations = [this] {
+            std::vector<std::uint64_t> out;
+            for (const auto& [generation, link] : links_) out.push_back(generation);
+            return out;
+        }();
+        for (const std::uint64_t generation : generations) {
+            if (const auto it = links_.find(generation); it != links_.end()) (void)drain(*it->second);
+        }
+        if (core_->next_deadline() <= monotonic_ns()) step(core::Tick{});
+    }
+    timer_->set(core_->next_deadline());
+    before_block_->stay_awake(!quiet);
+    if (!announced_ && core_->ready()) announce();
+}
+
+bool Daemon::drain(Link& link) {
+    if (!link.violation.empty()) return false;
+    const auto more = link.channel->drain(kDrainBudget, [&](const port::Received& record) { received(link, record); });
+    if (more) return *more;
+    link.violation = more.error().message;
+    step(core::Violated{link.handle, link.violation});
+    return false;
+}
+
+void Daemon::announce() {
+    announced_ = true;
+    std::string first_class;
+    if (!config_.classes.empty()) first_class = config_.classes.begin()->first;
+    std::ofstream(paths_.address_file()) << (listeners_.empty() ? "" : listeners_.front().address) << "\n";
+    for (const Listener& listener : listeners_) {
+        std::printf("holdfast serves on http://%s\n", listener.address.c_str());
+        if (!first_class.empty())
+            std::printf("try:  curl -X POST http://%s/actor/%s/alice\n", listener.address.c_str(), first_class.c_str());
+    }
+    std::fflush(stdout);
+    log::info("daemon", "ready", {{"node", config_.node.id}, {"after_ms", (monotonic_ns() - started_) / core::kMs}});
+}
+
+}  // namespace hf::daemon

@@ -1,0 +1,138 @@
+// The supervisor's process: feeds the core from links, processes, timers and operators, and does what it says.
+// Parses no network bytes and decides nothing about units; the core decides, this carries.
+//
+// When an instance dies: what it had published is drained with all checks, the core is told, then the link is freed.
+// When this process dies: every instance dies with it (pdeathsig, pid namespaces); the next start kills what is left.
+#pragma once
+
+#include <uv.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/config/config.hpp"
+#include "agent/control/control.hpp"
+#include "agent/control/data_lock.hpp"
+#include "agent/core/core.hpp"
+#include "agent/daemon/setup.hpp"
+#include "agent/loop/loop.hpp"
+#include "agent/metrics/metrics.hpp"
+#include "agent/port/channel.hpp"
+#include "agent/process/leftovers.hpp"
+#include "agent/process/spawner.hpp"
+#include "agent/records/records.hpp"
+
+namespace hf::daemon {
+
+class Daemon {
+public:
+    // Takes the locks, opens the listeners, kills leftovers. `config_file` is for messages.
+    static Result<std::unique_ptr<Daemon>> create(config::Config config);
+    ~Daemon();
+    Daemon(const Daemon&) = delete;
+    Daemon& operator=(const Daemon&) = delete;
+
+    // Builds the modules, serves until a signal or a fatal trouble, and ends everything. The process's exit code.
+    int run();
+
+private:
+    struct Link {
+        Handle handle;
+        core::Kind kind = core::Kind::None;
+        std::string slot;
+        std::uint32_t seat = 0;
+        core::Build build;
+        std::unique_ptr<port::Channel> channel;
+        std::unique_ptr<process::Process> process;
+        std::unique_ptr<loop::Poll> bell;
+        std::string violation;  // why nothing more is read from it
+        std::string last_words; // its own Fault message
+        core::Time spawned = 0;
+        std::map<std::string, std::uint64_t> counters;
+        std::vector<pid_t> remembered;  // in the file of running processes
+    };
+
+    Daemon(config::Config config, Paths paths, control::DataLock lock);
+    Result<void> prepare();
+
+    // builder.cpp
+    void build_next_module();
+    void module_built(const process::ExitReport& report);
+
+    // links.cpp
+    void spawn(const core::Spawn& action);
+    void configure(Link& link);
+    bool drain(Link& link);
+    void received(Link& link, const port::Received& record);
+    void exited(Handle handle, const process::ExitReport& report);
+    void dump(const Link& link, const std::string& why);
+    // In the file by which the next start finds what a kill -9 of this process may leave.
+    void remember_running(Link& link, pid_t pid);
+    void forget_running(const Link& link);
+    [[nodiscard]] process::SpawnSpec spec_of(const core::Spawn& action, const Link& link) const;
+    [[nodiscard]] std::string full_name(const Link& link) const;
+
+    void step(core::Event event);
+    void act(core::Action& action);
+    void before_block();
+    [[nodiscard]] Link* link_of(Handle handle);
+    template <class T>
+    void send(const T& action);
+
+    // operator.cpp
+    void register_operations();
+    void swap(const nlohmann::json& request, const control::Responder& responder);
+    [[nodiscard]] nlohmann::json status_json() const;
+    [[nodiscard]] nlohmann::json plugins_json() const;
+    [[nodiscard]] nlohmann::json actors_json(const nlohmann::json& request) const;
+
+    // pages.cpp
+    void answer_query(Link& link, const port::Received& record);
+    [[nodiscard]] std::string metrics_page();
+
+    void announce();
+    void begin_stop(const std::string& reason);
+    void finish(int code);
+
+    config::Config config_;
+    Paths paths_;
+    control::DataLock lock_;
+    std::unique_ptr<control::StoreLock> store_lock_;
+    std::vector<Listener> listeners_;
+    process::InstanceFile running_;
+    uv_loop_t loop_{};
+    std::unique_ptr<core::Core> core_;
+    port::SegmentPool pool_;
+    std::unique_ptr<process::Spawner> spawner_;
+    std::unique_ptr<control::Server> control_;
+    std::unique_ptr<loop::Timer> timer_;
+    std::unique_ptr<loop::BeforeBlock> before_block_;
+    std::vector<std::unique_ptr<loop::Signal>> signals_;
+    std::map<std::uint64_t, std::unique_ptr<Link>> links_;  // by generation
+    std::vector<std::unique_ptr<Link>> dead_;               // freed at the end of the loop turn
+    std::vector<port::Channel*> channels_;                  // of links_, for the wake policy
+    std::vector<core::Event> pending_events_;               // raised while a step was running
+    bool stepping_ = false;
+    std::map<std::uint64_t, control::Responder> commands_;
+    std::uint64_t last_command_ = 0;
+    std::map<std::string, std::pair<std::uint64_t, std::string>> last_exit_;  // slot/seat -> generation, summary
+    metrics::Registry registry_;
+
+    // The modules to build before anything starts, and those built.
+    std::vector<const config::ClassConfig*> to_build_;
+    std::vector<BuiltModule> modules_;
+    std::unique_ptr<process::Process> builder_;
+    UniqueFd builder_output_;
+
+    bool announced_ = false;
+    bool stop_asked_ = false;
+    bool finished_ = false;
+    int exit_code_ = 0;
+    core::Time started_ = 0;
+};
+
+}  // namespace hf::daemon

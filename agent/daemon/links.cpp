@@ -1,0 +1,247 @@
+// One live instance: its walls, its link, what it says, how it ended (part of Daemon).
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include "abi/base/clock.hpp"
+#include "agent/daemon/daemon.hpp"
+#include "agent/log/log.hpp"
+#include "agent/port/translate.hpp"
+
+namespace hf::daemon {
+
+namespace {
+// Set above the core's own ids, which count from 1: names the Configure of a generation.
+constexpr std::uint64_t kConfigureBit = 1ULL << 63U;
+// Dumps of stalled processes that are kept; older ones are overwritten.
+constexpr unsigned kDumpsMax = 16;
+constexpr std::size_t kDumpFileBytesMax = 64 * 1024;
+// Exit status of a process that its second filter ended (abi/sdk/lockdown.hpp).
+constexpr int kForbiddenExit = 159;
+
+port::ChannelSizes sizes_of(core::Kind kind) {
+    constexpr std::uint32_t kMiB = 1U << 20U;
+    switch (kind) {
+        // Requests and replies of up to 64 KiB each way: room for 48 open ones at three quarters of the ring.
+        case core::Kind::Gateway:
+        case core::Kind::Storage:
+        case core::Kind::Runtime: return {4 * kMiB, 4 * kMiB};
+        default: return {kMiB, kMiB};
+    }
+}
+
+abi::Kind abi_kind(core::Kind kind) { return port::kind_of(kind); }
+
+std::string read_file(const std::string& path) {
+    std::ifstream in(path);
+    std::string out(kDumpFileBytesMax, '\0');
+    in.read(out.data(), static_cast<std::streamsize>(out.size()));
+    out.resize(static_cast<std::size_t>(in.gcount()));
+    return out;
+}
+}  // namespace
+
+std::string Daemon::full_name(const Link& link) const { return link.build.use + "/" + std::to_string(link.seat); }
+
+process::SpawnSpec Daemon::spec_of(const core::Spawn& action, const Link& link) const {
+    process::SpawnSpec spec;
+    spec.name = full_name(link);
+    spec.binary = action.build.binary;
+    spec.args = {"--kind", core::kind_name(action.kind)};
+    // Stable per seat, so that a store's files stay readable for its next generation.
+    spec.uid_index = action.handle.index + 1;
+    switch (action.kind) {
+        case core::Kind::Gateway:
+            spec.profile = "gateway-http";
+            spec.network = true;
+            spec.open_files = 16384;  // connections_max and some
+            break;
+        case core::Kind::Storage:
+            spec.profile = "storage-local";
+            spec.host_pids = true;
+            spec.binds.push_back({store_dir(config_).string(), "/store", true, true});
+            break;
+        case core::Kind::Runtime:
+            spec.profile = "runtime-wasm";
+            spec.binds.push_back({paths_.modules().string(), "/modules", false, false});
+            break;
+        case core::Kind::Placement: spec.profile = "placement"; break;
+        default: spec.profile = "drain"; break;
+    }
+    return spec;
+}
+
+void Daemon::spawn(const core::Spawn& action) {
+    auto link = std::make_unique<Link>();
+    link->handle = action.handle;
+    link->kind = action.kind;
+    link->slot = action.slot;
+    link->seat = action.seat;
+    link->build = action.build;
+    link->spawned = monotonic_ns();
+    const auto failed = [&](const std::string& why) {
+        log::error("daemon", "an instance could not be started", {{"plugin", action.slot}, {"why", why}});
+        core::Exited exited;
+        exited.from = action.handle;
+        exited.summary = "could not be started: " + why;
+        exited.spawn_failed = true;
+        step(std::move(exited));
+    };
+    auto channel =
+        port::Channel::create(pool_, sizes_of(action.kind), action.handle.generation, abi_kind(action.kind));
+    if (!channel) return failed(channel.error().message);
+    link->channel = std::move(channel).value();
+    process::SpawnSpec spec = spec_of(action, *link);
+    spec.control = link->channel->take_plugin_end();
+    auto process = spawner_->spawn(std::move(spec), [this, handle = action.handle](const process::ExitReport& report) {
+        exited(handle, report);
+    });
+    if (!process) return failed(process.error().message);
+    link->process = std::move(process).value();
+    std::vector<std::pair<std::string, int>> extra;
+    if (action.kind == core::Kind::Gateway) {
+        for (const Listener& listener : listeners_) extra.emplace_back(listener.name, listener.fd.get());
+    }
+    // A process that is gone already hears nothing; its exit report follows.
+    (void)link->channel->attach(extra);
+    link->bell = std::make_unique<loop::Poll>(&loop_, link->channel->bell_fd(), [this, handle = action.handle] {
+        if (Link* found = link_of(handle)) (void)drain(*found);
+    });
+    channels_.push_back(link->channel.get());
+    remember_running(*link, link->process->jail_pid());
+    links_.emplace(action.handle.generation, std::move(link));
+    pool_.keep(sizes_of(action.kind));
+}
+
+void Daemon::remember_running(Link& link, pid_t pid) {
+    if (pid == 0) return;
+    link.remembered.push_back(pid);
+    if (auto added = running_.add(pid, full_name(link)); !added && added.error().code != Code::NotFound)
+        log::warn("daemon", "a running process was not written down", {{"why", added.error().message}});
+}
+
+void Daemon::forget_running(const Link& link) {
+    for (const pid_t pid : link.remembered) {
+        if (auto removed = running_.remove(pid); !removed)
+            log::warn("daemon", "an ended process was not struck off", {{"why", removed.error().message}});
+    }
+}
+
+void Daemon::configure(Link& link) {
+    remember_running(link, link.process->pid());
+    auto& welcome = link.channel->builder();
+    const auto node = welcome.CreateString(config_.node.id);
+    (void)link.channel->notify(abi::CreateWelcome(welcome, 0, link.handle.generation, node));
+
+    auto& fbb = link.channel->builder();
+    std::vector<flatbuffers::Offset<abi::Setting>> settings;
+    for (const auto& [key, value] : link.build.settings) {
+        const bool own_dir = link.kind == core::Kind::Storage && key == "path";
+        const auto name = fbb.CreateString(key);
+        const auto text = fbb.CreateString(own_dir ? std::string("/store") : value);
+        settings.push_back(abi::CreateSetting(fbb, name, text));
+    }
+    std::vector<flatbuffers::Offset<abi::Module>> modules;
+    if (link.kind == core::Kind::Runtime) {
+        for (const BuiltModule& module : modules_) {
+            const config::ClassConfig& wasm = config_.classes.at(module.class_name);
+            constexpr std::uint64_t kPage = 65536;
+            const auto name = fbb.CreateString(module.class_name);
+            const auto file = fbb.CreateString(module.file);
+            const auto hash = fbb.CreateString(module.key);
+            const auto us = [](config::Millis millis) { return static_cast<std::uint32_t>(millis.count() * 1000); };
+            modules.push_back(abi::CreateModule(fbb, name, file, hash, static_cast<std::uint32_t>(wasm.state_max),
+                                                static_cast<std::uint32_t>(wasm.memory_max / kPage), us(wasm.cpu_limit),
+                                                us(wasm.wall_limit)));
+        }
+    }
+    const auto policy = fbb.CreateString(link.build.policy);
+    const auto settings_list = fbb.CreateVector(settings);
+    const auto module_list = fbb.CreateVector(modules);
+    const auto tenant = fbb.CreateString(config_.node.tenant);
+    const auto app = fbb.CreateString(config_.node.app);
+    const std::uint64_t seed = core_->config().seed_hi ^ link.handle.generation;
+    const auto listeners = static_cast<std::uint16_t>(link.kind == core::Kind::Gateway ? listeners_.size() : 0);
+    (void)link.channel->request(
+        kConfigureBit | link.handle.generation,
+        abi::CreateConfigure(fbb, policy, settings_list, seed, tenant, app, module_list, listeners), 0, 0);
+}
+
+void Daemon::received(Link& link, const port::Received& record) {
+    switch (record.type) {
+        case abi::Body::Log: {
+            const auto& line = record.as<abi::Log>();
+            const std::string unit = line.unit() == nullptr ? "" : line.unit()->str() + ": ";
+            auto level = log::Level::Info;
+            if (line.level() == abi::LogLevel::Trace || line.level() == abi::LogLevel::Debug) level = log::Level::Debug;
+            if (line.level() == abi::LogLevel::Warn) level = log::Level::Warn;
+            if (line.level() == abi::LogLevel::Error) level = log::Level::Error;
+            log::plugin_line(level, full_name(link), unit + line.text()->str());
+            return;
+        }
+        case abi::Body::Fault:
+            link.last_words = record.as<abi::Fault>().reason()->str();
+            log::warn("daemon", "a plugin gives up", {{"plugin", full_name(link)}, {"why", link.last_words}});
+            return;
+        case abi::Body::Counters: {
+            const auto* values = record.as<abi::Counters>().values();
+            if (values == nullptr) return;
+            constexpr std::size_t kNamesMax = 64;  // of one instance; a flood of names must not grow the registry
+            for (const auto* counter : *values) {
+                const std::string name = counter->name()->str();
+                if (link.counters.size() < kNamesMax || link.counters.contains(name)) link.counters[name] = counter->value();
+            }
+            return;
+        }
+        case abi::Body::Query: return answer_query(link, record);
+        default: break;
+    }
+    if (auto event = port::to_event(link.handle, record)) step(std::move(*event));
+}
+
+void Daemon::exited(Handle handle, const process::ExitReport& report) {
+    Link* link = link_of(handle);
+    if (link == nullptr) return;
+    // What it had answered before it died counts, with all checks; after a broken rule nothing more does.
+    if (link->violation.empty()) {
+        const auto drained =
+            link->channel->drain_final([&](const port::Received& record) { received(*link, record); });
+        if (!drained) link->violation = drained.error().message;
+    }
+    core::Exited event;
+    event.from = handle;
+    event.summary = report.summary();
+    event.by_fault = report.by_fault() && !report.by_supervisor;
+    event.current = link->channel->current_request();
+    if (report.exit_code == kForbiddenExit && link->channel->forbidden_syscall() != 0) event.by_fault = true;
+    if (!link->last_words.empty()) event.summary += " (" + link->last_words + ")";
+    last_exit_[link->slot + "/" + std::to_string(link->seat)] = {handle.generation, event.summary};
+
+    forget_running(*link);
+    link->bell.reset();
+    channels_.erase(std::remove(channels_.begin(), channels_.end(), link->channel.get()), channels_.end());
+    const auto it = links_.find(handle.generation);
+    dead_.push_back(std::move(it->second));  // its channel may be on the call stack of a drain
+    links_.erase(it);
+    step(std::move(event));
+}
+
+// What /proc tells of a stalled process, for whoever has to explain it.
+void Daemon::dump(const Link& link, const std::string& why) {
+    static unsigned next = 0;
+    const pid_t pid = link.process ? link.process->pid() : 0;
+    if (pid == 0) return;
+    const auto path = paths_.dumps() / ("dump-" + std::to_string(next++ % kDumpsMax) + ".txt");
+    std::ofstream out(path);
+    out << "plugin " << full_name(link) << " generation " << link.handle.generation << " pid " << pid << "\nwhy: " << why
+        << "\nopen requests: " << link.channel->open_requests().size() << "\ncurrent: " << link.channel->current_request()
+        << "\nprogress: " << link.channel->progress() << "\n";
+    for (const char* name : {"status", "wchan", "syscall", "stack", "schedstat", "maps"})
+        out << "--- " << name << "\n" << read_file("/proc/" + std::to_string(pid) + "/" + name) << "\n";
+    log::warn("daemon", "dump written", {{"plugin", full_name(link)}, {"file", path.string()}});
+}
+
+}  // namespace hf::daemon

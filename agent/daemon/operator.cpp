@@ -1,0 +1,243 @@
+// What an operator may ask over the control socket (part of Daemon). Shapes of the answers: docs/operations.md.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "abi/base/clock.hpp"
+#include "agent/daemon/daemon.hpp"
+#include "agent/log/log.hpp"
+
+namespace hf::daemon {
+
+namespace {
+using nlohmann::json;
+constexpr std::size_t kActorsPageMax = 1000;
+
+std::string text_of(const json& request, const char* key) {
+    const auto it = request.find(key);
+    return it != request.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+}  // namespace
+
+void Daemon::register_operations() {
+    control_->on("status", [this](const json&, const control::Responder& r) { r.done(status_json()); });
+    control_->on("plugins", [this](const json&, const control::Responder& r) { r.done(plugins_json()); });
+    control_->on("actors", [this](const json& request, const control::Responder& r) { r.done(actors_json(request)); });
+    control_->on("config-show", [this](const json&, const control::Responder& r) { r.done(json::parse(config::show_json(config_))); });
+    control_->on("swap", [this](const json& request, const control::Responder& r) { swap(request, r); });
+    control_->on("rollback", [this](const json& request, const control::Responder& r) {
+        commands_.emplace(++last_command_, r);
+        step(core::RollbackCommand{last_command_, text_of(request, "plugin")});
+    });
+    control_->on("reset", [this](const json& request, const control::Responder& r) {
+        commands_.emplace(++last_command_, r);
+        step(core::ResetCommand{last_command_, text_of(request, "plugin")});
+    });
+}
+
+// Starts from the build that runs: what the operator does not name stays as it is. Another policy starts with the
+// settings given here alone, because settings belong to their policy.
+void Daemon::swap(const json& request, const control::Responder& responder) {
+    const std::string name = text_of(request, "plugin");
+    const auto& slots = core_->supervision().slots();
+    const auto slot = std::find_if(slots.begin(), slots.end(), [&](const auto& s) { return s.spec.name == name; });
+    if (slot == slots.end())
+        return responder.fail(fail(Code::NotFound, "no plugin slot named '" + name + "'; see `holdfast plugins`"));
+    core::Build build = slot->current;
+    const std::string policy = text_of(request, "policy");
+    const std::string binary = text_of(request, "binary");
+    if (!policy.empty()) {
+        if (policy != build.policy) build.settings.clear();
+        build.policy = policy;
+    }
+    if (!binary.empty()) {
+        if (binary.front() != '/') return responder.fail(fail(Code::Invalid, "binary must be an absolute path"));
+        build.binary = binary;
+        build.use = std::filesystem::path(binary).filename().string();
+    }
+    auto hash = fingerprint(build.binary);
+    if (!hash) return responder.fail(hash.error());
+    build.binary_hash = *hash;
+    if (const auto settings = request.find("settings"); settings != request.end() && settings->is_object()) {
+        for (const auto& [key, value] : settings->items()) {
+            const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+            const auto at = std::find_if(build.settings.begin(), build.settings.end(),
+                                         [&](const auto& setting) { return setting.first == key; });
+            if (at == build.settings.end()) {
+                build.settings.emplace_back(key, text);
+            } else {
+                at->second = text;
+            }
+        }
+    }
+    commands_.emplace(++last_command_, responder);
+    step(core::SwapCommand{last_command_, name, std::move(build)});
+}
+
+json Daemon::status_json() const {
+    const core::Stats& stats = core_->stats();
+    json policies = json::object();
+    for (const auto& slot : core_->supervision().slots()) {
+        if (slot.spec.kind != core::Kind::Placement && slot.spec.kind != core::Kind::Drain) continue;
+        const bool serves = core_->supervision().serving_one(slot.spec.kind).valid();
+        policies[slot.spec.name] = serves ? slot.current.policy : "built-in default";
+    }
+    for (const char* name : {"placement", "drain"}) {
+        if (!policies.contains(name)) policies[name] = "built-in default";
+    }
+    json links = json::array();
+    json walls = json::array();
+    for (const std::string& wall : spawner_->missing_walls()) walls.push_back(wall);
+    for (const auto& [generation, link] : links_) {
+        const auto usage = link->channel->usage();
+        links.push_back({{"plugin", full_name(*link)},
+                         {"generation", generation},
+                         {"to_plugin_bytes", usage.to_plugin_bytes},
+                         {"from_plugin_bytes", usage.from_plugin_bytes},
+                         {"queued_records", usage.queued_records},
+                         {"queued_bytes", usage.queued_bytes},
+                         {"open_requests", usage.open_requests}});
+        for (const std::string& wall : link->process->missing_walls()) {
+            const std::string sentence = full_name(*link) + ": " + wall;
+            if (std::find(walls.begin(), walls.end(), json(sentence)) == walls.end()) walls.push_back(sentence);
+        }
+    }
+    json listen = json::array();
+    for (const Listener& listener : listeners_) listen.push_back(listener.address);
+    return {{"node", config_.node.id},
+            {"version", HOLDFAST_VERSION},
+            {"role", config_.node.role},
+            {"lease", config_.node.lease},
+            {"store", core_->store_id()},
+            {"incarnation", core_->incarnation()},
+            {"ready", core_->ready()},
+            {"not_ready_because", core_->not_ready_because()},
+            {"uptime_ms", (monotonic_ns() - started_) / core::kMs},
+            {"listen", listen},
+            {"policies", policies},
+            {"missing_walls", walls},
+            {"accepted", stats.accepted},
+            {"answered", stats.answered},
+            {"open_events", core_->units().accepted_open()},
+            {"units", core_->units().size()},
+            {"stats",
+             {{"refused_busy", stats.refused_busy},
+              {"deadline", stats.deadline},
+              {"undone", stats.undone},
+              {"redelivered", stats.redelivered},
+              {"poisoned", stats.poisoned},
+              {"commits", stats.commits},
+              {"commit_unknown", stats.commit_unknown},
+              {"fenced", stats.fenced},
+              {"bases", stats.bases},
+              {"acquires", stats.acquires},
+              {"loads", stats.loads},
+              {"placed_by_policy", stats.placed_by_policy},
+              {"placed_by_default", stats.placed_by_default},
+              {"place_late", stats.place_late},
+              {"place_invalid", stats.place_invalid},
+              {"restarts", stats.restarts},
+              {"stale_messages", stats.stale_messages}}},
+            {"links", links}};
+}
+
+json Daemon::plugins_json() const {
+    json rows = json::array();
+    const auto& supervision = core_->supervision();
+    const core::Time now = monotonic_ns();
+    for (const auto& slot : supervision.slots()) {
+        json instances = json::array();
+        std::uint64_t restarts = 0;
+        std::string state = "restarting";
+        bool all_failed = true;
+        json main_pid = nullptr;
+        std::uint64_t generation = 0;
+        for (std::uint32_t seat_no = 0; seat_no < slot.seats.size(); ++seat_no) {
+            const auto& seat = slot.seats[seat_no];
+            restarts += seat.restarts;
+            all_failed = all_failed && seat.failed;
+            const auto* instance = supervision.find(seat.main);
+            json row = {{"index", seat_no}, {"restarts", seat.restarts}};
+            if (instance != nullptr) {
+                const auto it = links_.find(seat.main.generation);
+                const pid_t pid = it == links_.end() || !it->second->process ? 0 : it->second->process->pid();
+                row["generation"] = seat.main.generation;
+                row["pid"] = pid;
+                row["state"] = core::phase_name(instance->phase);
+                row["uptime_ms"] = (now - instance->spawned) / core::kMs;
+                row["open_requests"] = instance->open_requests;
+                if (slot.spec.kind == core::Kind::Runtime) row["resident"] = core_->units().resident_on(seat.main);
+                if (generation == 0) {
+                    generation = seat.main.generation;
+                    main_pid = pid;
+                    state = core::phase_name(instance->phase);
+                }
+            } else {
+                row["state"] = seat.failed ? "failed" : "restarting";
+            }
+            if (const auto last = last_exit_.find(slot.spec.name + "/" + std::to_string(seat_no)); last != last_exit_.end())
+                row["last_exit"] = last->second.second;
+            instances.push_back(std::move(row));
+        }
+        if (all_failed) state = "failed";
+        json bad = json::array();
+        for (const auto& [identity, why] : supervision.bad_builds()) {
+            for (const core::Build* build : {&slot.current, slot.previous ? &*slot.previous : nullptr}) {
+                if (build != nullptr && build->identity() == identity) bad.push_back({{"build", build->label()}, {"why", why}});
+            }
+        }
+        json row = {{"name", slot.spec.name},
+                    {"kind", core::kind_name(slot.spec.kind)},
+                    {"use", slot.current.use},
+                    {"binary", slot.current.binary},
+                    {"policy", slot.current.policy.empty() ? json(nullptr) : json(slot.current.policy)},
+                    {"previous", slot.previous ? json(slot.previous->label()) : json(nullptr)},
+                    {"generation", generation},
+                    {"pid", main_pid},
+                    {"state", state},
+                    {"restarts", restarts},
+                    {"last_exit", slot.last_exit.empty() ? json(nullptr) : json(slot.last_exit)},
+                    {"reason", slot.reason.empty() ? json(nullptr) : json(slot.reason)},
+                    {"bad_builds", bad},
+                    {"instances", instances}};
+        if (slot.swap) row["swap"] = {{"to", slot.swap->build.label()}, {"answers", slot.swap->answers}};
+        rows.push_back(std::move(row));
+    }
+    json remembered = json::array();
+    for (const auto& [identity, why] : supervision.bad_builds()) remembered.push_back({{"identity", identity}, {"why", why}});
+    return {{"plugins", rows}, {"remembered_bad_builds", remembered}};
+}
+
+json Daemon::actors_json(const json& request) const {
+    const std::string wanted = text_of(request, "class");
+    const std::string after = text_of(request, "after");
+    std::size_t limit = kActorsPageMax;
+    if (const auto it = request.find("limit"); it != request.end() && it->is_number_unsigned())
+        limit = std::clamp<std::size_t>(it->get<std::size_t>(), 1, kActorsPageMax);
+    std::vector<const core::Unit*> units;
+    for (const auto& [id, unit] : core_->units().all()) {
+        if (unit->key > after && (wanted.empty() || core_->units().class_name(*unit) == wanted)) units.push_back(unit.get());
+    }
+    const std::size_t shown = std::min(limit, units.size());
+    std::partial_sort(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(shown), units.end(),
+                      [](const core::Unit* a, const core::Unit* b) { return a->key < b->key; });
+    json rows = json::array();
+    const core::Time now = monotonic_ns();
+    for (std::size_t i = 0; i < shown; ++i) {
+        const core::Unit& unit = *units[i];
+        const auto* instance = core_->supervision().find(unit.runtime);
+        rows.push_back({{"unit", unit.key},
+                        {"class", core_->units().class_name(unit)},
+                        // Names are bytes; JSON is text: the escaped unit above is the exact one.
+                        {"name", json::parse(json(unit.name).dump(-1, ' ', false, json::error_handler_t::replace))},
+                        {"state", unit.hold == core::Hold::Serving ? core::memory_name(unit.memory) : core::hold_name(unit.hold)},
+                        {"epoch", unit.epoch},
+                        {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},
+                        {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},
+                        {"queued", unit.mailbox.size() + (unit.running ? 1 : 0)},
+                        {"unstored", unit.pending.size()},
+                        {"idle_ms", (now - unit.last_active) / core::kMs}});
+    }
+    return {{"actors", rows}, {"more", units.size() > shown}};
+}
+
+}  // namespace hf::daemon

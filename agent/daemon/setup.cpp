@@ -1,0 +1,229 @@
+#include "agent/daemon/setup.hpp"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "abi/base/hash.hpp"
+#include "agent/control/state_file.hpp"
+
+namespace hf::daemon {
+
+namespace {
+
+// As many as a burst of new clients while the gateway restarts (a few ms); the kernel caps it at somaxconn.
+constexpr int kBacklog = 1024;
+
+std::string read_line(const char* path) {
+    std::ifstream in(path);
+    std::string line;
+    std::getline(in, line);
+    return line;
+}
+
+std::uint64_t random_word() {
+    std::uint64_t word = 0;
+    // getrandom of 8 bytes never fails nor is short once the pool is up.
+    while (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word)) {
+    }
+    return word;
+}
+
+std::string hex(std::uint64_t word) {
+    std::array<char, 17> out{};
+    std::snprintf(out.data(), out.size(), "%016llx", static_cast<unsigned long long>(word));
+    return out.data();
+}
+
+core::Kind kind_of(config::Slot slot) {
+    switch (slot) {
+        case config::Slot::Gateway: return core::Kind::Gateway;
+        case config::Slot::Storage: return core::Kind::Storage;
+        case config::Slot::Runtime: return core::Kind::Runtime;
+        case config::Slot::Placement: return core::Kind::Placement;
+        case config::Slot::Drain: return core::Kind::Drain;
+    }
+    return core::Kind::None;
+}
+
+core::Time ns(config::Millis millis) { return std::int64_t{millis.count()} * core::kMs; }
+
+Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t number) {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+    addrinfo* found = nullptr;
+    const std::string port = std::to_string(endpoint.port);
+    if (const int rc = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found); rc != 0)
+        return fail(Code::Invalid, "cannot listen on " + endpoint.text() + ": " + ::gai_strerror(rc));
+    UniqueFd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    int failed = fd.valid() ? 0 : errno;
+    if (failed == 0 && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) failed = errno;
+    if (failed == 0 && ::bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0) failed = errno;
+    if (failed == 0 && ::listen(fd.get(), kBacklog) != 0) failed = errno;
+    ::freeaddrinfo(found);
+    if (failed != 0) return fail_errno(failed, "cannot listen on " + endpoint.text());
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    // SAFETY: sockaddr_storage is made to be seen as the sockaddr of any family.
+    if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+        return fail_errno(errno, "cannot read the address of " + endpoint.text());
+    std::uint16_t actual = 0;
+    // SAFETY: as above, after the family was looked at.
+    if (bound.ss_family == AF_INET) actual = ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+    if (bound.ss_family == AF_INET6) actual = ntohs(reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port);
+    config::Endpoint told = endpoint;
+    told.port = actual;
+    return Listener{"listener" + std::to_string(number), told.text(), std::move(fd)};
+}
+
+}  // namespace
+
+Result<Paths> find_paths(const config::Config& config) {
+    std::error_code error;
+    Paths paths;
+    paths.bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    if (error) return fail_errno(error.value(), "cannot find the directory of this executable");
+    paths.data = config.node.data;
+    for (const std::filesystem::path& needed : {paths.jail(), paths.builder()}) {
+        if (!std::filesystem::exists(needed, error))
+            return fail(Code::Unavailable, "the helper binary " + needed.string() + " is missing beside holdfastd");
+    }
+    for (const auto& dir : {paths.data / "state", paths.modules(), paths.dumps()}) {
+        std::filesystem::create_directories(dir, error);
+        if (error) return fail_errno(error.value(), "cannot create " + dir.string());
+    }
+    return paths;
+}
+
+Result<std::vector<Listener>> open_listeners(const config::Config& config) {
+    std::vector<Listener> out;
+    const config::PluginConfig* gateway = config.plugin(config::Slot::Gateway);
+    if (gateway == nullptr) return out;
+    for (const config::Endpoint& endpoint : gateway->listen) {
+        HF_ASSIGN(Listener listener, open_listener(endpoint, out.size()));
+        out.push_back(std::move(listener));
+    }
+    return out;
+}
+
+Result<std::string> fingerprint(const std::filesystem::path& binary) {
+    std::ifstream in(binary, std::ios::binary);
+    if (!in) return fail(Code::NotFound, "cannot read the binary " + binary.string());
+    std::uint64_t first = 0xCBF29CE484222325ULL;
+    std::uint64_t second = 0x9E3779B97F4A7C15ULL;
+    std::uint64_t total = 0;
+    std::vector<char> block(1U << 20U);
+    while (in) {
+        in.read(block.data(), static_cast<std::streamsize>(block.size()));
+        const auto got = static_cast<std::size_t>(in.gcount());
+        total += got;
+        for (std::size_t i = 0; i < got; i += 8) {
+            std::uint64_t word = 0;
+            std::memcpy(&word, block.data() + i, std::min<std::size_t>(8, got - i));
+            first = (first ^ word) * 0x100000001B3ULL;
+            second = mix64(second ^ word);
+        }
+    }
+    return hex(first) + hex(second ^ total);
+}
+
+Result<core::Build> build_of(const config::PluginConfig& plugin, const Paths& paths) {
+    core::Build build;
+    build.use = plugin.use;
+    build.binary = plugin.binary.empty() ? (paths.bin / plugin.use).string() : plugin.binary.string();
+    HF_ASSIGN(build.binary_hash, fingerprint(build.binary));
+    build.policy = plugin.policy;
+    build.settings = plugin.settings;
+    return build;
+}
+
+std::filesystem::path store_dir(const config::Config& config) {
+    const config::PluginConfig* storage = config.plugin(config::Slot::Storage);
+    if (storage == nullptr || storage->use != "storage-local") return {};
+    return std::filesystem::path(storage->setting("path"));
+}
+
+Result<core::Config> core_config(const config::Config& config, const Paths& paths, const std::vector<Listener>& listeners,
+                                 const std::string& instance_id, bool leftovers_reaped) {
+    core::Config out;
+    out.node_id = config.node.id;
+    out.instance_id = instance_id;
+    out.http_address = listeners.empty() ? "" : listeners.front().address;
+    out.machine = read_line("/etc/machine-id");
+    out.boot = read_line("/proc/sys/kernel/random/boot_id");
+    out.tenant = config.node.tenant;
+    out.app = config.node.app;
+    out.restart_intensity = config.restart.intensity;
+    out.leftovers_reaped = leftovers_reaped;
+    out.seed_hi = random_word();
+    out.seed_lo = random_word();
+
+    core::Limits& limits = out.limits;
+    limits.mailbox_events = config.limits.mailbox_events;
+    limits.mailbox_bytes = config.limits.mailbox_bytes;
+    limits.accepted_events = config.limits.accepted_events;
+    limits.accepted_bytes = config.limits.accepted_bytes;
+    limits.units_max = config.limits.units_max;
+    limits.run_ahead_events = config.limits.run_ahead_events;
+    limits.run_ahead_bytes = config.limits.run_ahead_bytes;
+    limits.checkpoint_entries = config.limits.checkpoint_entries;
+    limits.checkpoint_bytes = config.limits.checkpoint_bytes;
+    limits.hold_idle = ns(config.limits.hold_idle);
+    limits.ready_timeout = ns(config.limits.ready_timeout);
+    limits.shed_deadline = ns(config.limits.shed_deadline);
+    limits.stall_grace = ns(config.limits.stall_grace);
+    limits.place_deadline = ns(config.limits.place_deadline);
+    limits.policy_stall = std::max(limits.policy_stall, 10 * limits.place_deadline);
+    limits.swap_answers = config.swap.answers;
+    limits.swap_window = ns(config.swap.window);
+
+    for (const auto& [slot, plugin] : config.plugins) {
+        core::SlotSpec spec;
+        spec.name = std::string(config::slot_name(slot));
+        spec.kind = kind_of(slot);
+        spec.instances = plugin.instances;
+        HF_ASSIGN(spec.build, build_of(plugin, paths));
+        if (slot == config::Slot::Placement) {
+            limits.place_required = plugin.required;
+            if (plugin.deadline.count() != 0) limits.place_deadline = ns(plugin.deadline);
+        }
+        out.slots.push_back(std::move(spec));
+    }
+    for (const auto& [name, wasm] : config.classes) {
+        core::ClassSpec spec;
+        spec.name = name;
+        spec.wall_limit = ns(wasm.wall_limit);
+        spec.state_bytes_max = static_cast<std::uint32_t>(wasm.state_max);
+        out.classes.push_back(std::move(spec));
+    }
+    return out;
+}
+
+Result<std::string> instance_id(const Paths& paths) {
+    const control::StateFile file(paths.state("instance.json"));
+    nlohmann::json document;
+    std::string note;
+    HF_ASSIGN(const control::StateFile::Found found,
+              file.load(document, note, [](const nlohmann::json& value) -> Result<void> {
+                  if (!value.is_object() || !value.value("instance", nlohmann::json()).is_string())
+                      return fail(Code::Corrupt, "it has no text `instance`");
+                  return {};
+              }));
+    if (found == control::StateFile::Found::Good) return document["instance"].get<std::string>();
+    const std::string fresh = hex(random_word()) + hex(random_word());
+    HF_TRY(file.save({{"instance", fresh}}));
+    return fresh;
+}
+
+}  // namespace hf::daemon

@@ -1,0 +1,62 @@
+// From agent.toml to what the core and the jail are told: slots, builds, listening sockets, modules, locks, leftovers.
+// Everything here happens once, before the loop serves, and refuses the start with one sentence when it cannot be done.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "abi/base/result.hpp"
+#include "abi/base/unique_fd.hpp"
+#include "agent/config/config.hpp"
+#include "agent/core/types.hpp"
+
+namespace hf::daemon {
+
+// Where the sibling binaries are: the directory of this executable.
+struct Paths {
+    std::filesystem::path bin;
+    std::filesystem::path data;
+    [[nodiscard]] std::filesystem::path jail() const { return bin / "holdfast-jail"; }
+    [[nodiscard]] std::filesystem::path builder() const { return bin / "holdfast-wasm-build"; }
+    [[nodiscard]] std::filesystem::path control_socket() const { return data / "run" / "control.sock"; }
+    [[nodiscard]] std::filesystem::path address_file() const { return data / "run" / "address"; }
+    [[nodiscard]] std::filesystem::path state(const char* name) const { return data / "state" / name; }
+    [[nodiscard]] std::filesystem::path modules() const { return data / "modules"; }
+    [[nodiscard]] std::filesystem::path dumps() const { return data / "dumps"; }
+};
+
+Result<Paths> find_paths(const config::Config& config);
+
+struct Listener {
+    std::string name;     // "listener0"
+    std::string address;  // "127.0.0.1:43121", the port that was given
+    UniqueFd fd;
+};
+// Binds and listens, so that the port answers from now on and through every restart of a gateway.
+Result<std::vector<Listener>> open_listeners(const config::Config& config);
+
+// A module as the runtime will see it, once built.
+struct BuiltModule {
+    std::string class_name;
+    std::string key;  // content and tool versions
+    std::string file;  // inside the runtime's jail
+};
+
+// A content fingerprint (not a signature) of a binary, for the memory of bad builds.
+Result<std::string> fingerprint(const std::filesystem::path& binary);
+
+// The build a slot starts with, or the one `swap` asks for.
+Result<core::Build> build_of(const config::PluginConfig& plugin, const Paths& paths);
+
+// The host directory of storage-local's environment; empty for other storage plugins.
+[[nodiscard]] std::filesystem::path store_dir(const config::Config& config);
+
+Result<core::Config> core_config(const config::Config& config, const Paths& paths, const std::vector<Listener>& listeners,
+                                 const std::string& instance_id, bool leftovers_reaped);
+
+// The data directory's own random id, made once.
+Result<std::string> instance_id(const Paths& paths);
+
+}  // namespace hf::daemon

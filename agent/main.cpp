@@ -1,0 +1,73 @@
+// holdfastd: the supervisor.
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "agent/config/config.hpp"
+#include "agent/daemon/daemon.hpp"
+#include "agent/log/log.hpp"
+
+namespace {
+
+// 0 good, 2 refused; the words are for a person or, with --json, for a program.
+int check(const std::string& file, bool show, bool json) {
+    const auto checked = hf::config::check(file);
+    if (!checked.config) {
+        for (const auto& problem : checked.problems) std::fprintf(stderr, "%s\n", problem.text().c_str());
+        return 2;
+    }
+    if (show) {
+        std::printf("%s\n", json ? hf::config::show_json(*checked.config).c_str()
+                                 : hf::config::show_text(*checked.config).c_str());
+    } else {
+        std::printf(json ? "{\"ok\": true, \"file\": \"%s\"}\n" : "%s: good\n", file.c_str());
+    }
+    return 0;
+}
+
+// Links, listeners and connections of the whole node; the hard limit is the operator's.
+void raise_file_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    constexpr rlim_t kWanted = 65536;
+    limit.rlim_cur = limit.rlim_max == RLIM_INFINITY ? kWanted : std::min(limit.rlim_max, kWanted);
+    (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{"holdfastd: a microkernel node agent\nexample: holdfastd --config examples/agent.toml"};
+    std::string file = "/etc/holdfast/agent.toml";
+    std::string check_file;
+    std::string show_file;
+    bool json = false;
+    bool keep_limit = false;
+    app.set_version_flag("--version", std::string("holdfastd ") + HOLDFAST_VERSION);
+    app.add_option("--config", file, "the configuration to serve")->capture_default_str();
+    app.add_option("--check-config", check_file, "judge a configuration and exit: 0 good, 2 refused");
+    app.add_option("--show-config", show_file, "print every effective value with its origin and exit");
+    app.add_flag("--json", json, "machine-readable output of the two above");
+    app.add_flag("--keep-file-limit", keep_limit, "do not raise RLIMIT_NOFILE to its hard limit");
+    CLI11_PARSE(app, argc, argv);
+
+    if (!check_file.empty()) return check(check_file, false, json);
+    if (!show_file.empty()) return check(show_file, true, json);
+
+    ::signal(SIGPIPE, SIG_IGN);
+    if (!keep_limit) raise_file_limit();
+    auto config = hf::config::load(file);
+    if (!config) {
+        std::fprintf(stderr, "%s\n", config.error().message.c_str());
+        return 2;
+    }
+    auto daemon = hf::daemon::Daemon::create(std::move(config).value());
+    if (!daemon) {
+        hf::log::error("daemon", "refused to start: " + daemon.error().message);
+        return 1;
+    }
+    return (*daemon)->run();
+}

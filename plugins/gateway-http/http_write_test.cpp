@@ -113,7 +113,7 @@ TEST_CASE("errors are one JSON object, whatever bytes they quote") {
                 {.status = 503, .reason = "busy", .text = "no \"room\"\n\xFF", .retry_after_s = 2});
     CHECK(undated(out) ==
           "HTTP/1.1 503 Service Unavailable\r\nServer: holdfast\r\nRetry-After: 2\r\n"
-          "Content-Type: application/json\r\nContent-Length: 58\r\n\r\n"
+          "Content-Type: application/json\r\nContent-Length: 45\r\n\r\n"
           "{\"error\":\"no \\\"room\\\"\\n\xEF\xBF\xBD\",\"reason\":\"busy\"}\n");
     out.clear();
     write_local(out, {}, {.status = 204, .allow = "GET"});

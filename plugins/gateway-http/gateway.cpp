@@ -1,0 +1,145 @@
+#include "plugins/gateway-http/gateway.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "abi/base/check.hpp"
+#include "abi/base/clock.hpp"
+
+namespace hf::gateway {
+
+namespace {
+
+// Descriptors that are no connections: std streams, the link's and the loop's (about ten), two for each listener.
+constexpr std::size_t kOtherDescriptors = 32;
+constexpr std::int64_t kNsPerMs = 1'000'000;
+
+template <class Handle>
+Gateway& owner(Handle* handle) {
+    return *static_cast<Gateway*>(handle->data);
+}
+
+Result<Settings> settings_of(const abi::Configure& configure) {
+    std::vector<std::pair<std::string_view, std::string_view>> given;
+    if (configure.settings() != nullptr)
+        for (const abi::Setting* const setting : *configure.settings())
+            given.emplace_back(setting->key()->string_view(), setting->value()->string_view());
+    return read_settings(given);
+}
+
+// A client over the process's limit would be dropped without a word; better to stop at a count that can be told.
+void fit_descriptors(Settings& settings, sdk::Context& context) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    const std::size_t room =
+        limit.rlim_cur > kOtherDescriptors + 1 ? limit.rlim_cur - kOtherDescriptors : 1;
+    if (room >= settings.connections_max) return;
+    context.log(abi::LogLevel::Warn,
+                "connections_max = " + std::to_string(settings.connections_max) + " is more than " +
+                    std::to_string(limit.rlim_cur) + " descriptors allow; using " +
+                    std::to_string(room));
+    settings.connections_max = room;
+}
+
+}  // namespace
+
+Gateway::Gateway() {
+    HF_CHECK(uv_loop_init(&loop_) == 0, "a loop needs epoll and one descriptor");
+}
+
+sdk::Identity Gateway::identity() const {
+    sdk::Identity identity;
+    identity.kind = abi::Kind::Gateway;
+    identity.name = "gateway-http";
+    identity.version = HF_VERSION;
+    return identity;
+}
+
+Result<void> Gateway::configure(const abi::Configure& configure, sdk::Context& context) {
+    HF_ASSIGN(Settings settings, settings_of(configure));
+    fit_descriptors(settings, context);
+    if (configure.listeners() == 0)
+        return fail(Code::Invalid, "gateway-http was given no socket to listen on; set `listen`");
+    std::vector<int> sockets;
+    for (unsigned i = 0; i < configure.listeners(); ++i) {
+        const std::string name = "listener" + std::to_string(i);
+        const int fd = context.passed_fd(name);
+        if (fd < 0)
+            return fail(Code::NotFound, "the supervisor passed no descriptor named " + name);
+        sockets.push_back(fd);
+    }
+    std::string tenant = configure.tenant() == nullptr ? std::string() : configure.tenant()->str();
+    server_ = std::make_unique<Server>(loop_, settings, std::move(tenant), context);
+    return server_->listen(sockets);
+}
+
+void Gateway::handle(const sdk::Message& message) {
+    if (message.type == abi::Body::Reply || message.type == abi::Body::Queried)
+        server_->answer(message);
+}
+
+void Gateway::batch_done() {
+    server_->batch_done();
+}
+
+void Gateway::shed_started(std::int64_t deadline_ns) {
+    shedding_ = true;
+    if (server_ != nullptr) server_->shed(deadline_ns);
+    if (deadline_ns == 0) return;
+    // The SDK looks at the deadline only when it is stepped.
+    const std::int64_t left_ms =
+        std::max<std::int64_t>(0, deadline_ns - monotonic_ns()) / kNsPerMs + 1;
+    uv_update_time(&loop_);
+    (void)uv_timer_start(
+        &shed_end_,
+        [](uv_timer_t* timer) { owner(timer).step(); },
+        static_cast<std::uint64_t>(left_ms),
+        0);
+}
+
+bool Gateway::shed_done() {
+    return server_ == nullptr || server_->is_empty();
+}
+
+void Gateway::step() {
+    more_ = false;
+    driver_->step();
+}
+
+void Gateway::before_block() {
+    if (server_ != nullptr) server_->before_block();
+    // The last connection may have gone without a word from the supervisor.
+    if (shedding_ && shed_done()) step();
+    if (driver_->should_exit()) return uv_stop(&loop_);
+    more_ = !driver_->before_block();
+    if (more_)
+        (void)uv_idle_start(&busy_, [](uv_idle_t*) {});
+    else
+        (void)uv_idle_stop(&busy_);
+}
+
+int Gateway::run(sdk::Driver& driver) {
+    driver_ = &driver;
+    (void)uv_prepare_init(&loop_, &prepare_);
+    (void)uv_check_init(&loop_, &check_);
+    (void)uv_idle_init(&loop_, &busy_);
+    (void)uv_timer_init(&loop_, &shed_end_);
+    prepare_.data = check_.data = shed_end_.data = link_.data = this;
+    if (uv_poll_init(&loop_, &link_, driver.fd()) != 0) return 1;
+    (void)uv_poll_start(
+        &link_, UV_READABLE, [](uv_poll_t* handle, int, int) { owner(handle).step(); });
+    (void)uv_prepare_start(&prepare_, [](uv_prepare_t* handle) { owner(handle).before_block(); });
+    (void)uv_check_start(&check_, [](uv_check_t* handle) {
+        if (owner(handle).more_) owner(handle).step();
+    });
+    while (!driver.should_exit()) (void)uv_run(&loop_, UV_RUN_DEFAULT);
+    // After Stop or a late shed: the last words, as far as the kernel takes them at once.
+    if (server_ != nullptr) server_->give_up();
+    return driver.exit_code();
+}
+
+}  // namespace hf::gateway

@@ -43,8 +43,8 @@ Result<void> place(const std::string& path, BytesView bytes) {
 }  // namespace
 
 std::string cache_key(BytesView wasm, const std::string& gcc_version) {
-    const std::string facts = sha256_hex(wasm) + "\nwabt " WABT_VERSION_STRING "\n" + gcc_version + "\n" +
-                              kCompileFlags + "\nabi " + std::to_string(HF_MODULE_ABI);
+    const std::string facts = sha256_hex(wasm) + "\nwabt " WABT_VERSION_STRING "\n" + gcc_version +
+                              "\n" + kCompileFlags + "\nabi " + std::to_string(HF_MODULE_ABI);
     return sha256_hex(as_bytes(facts));
 }
 
@@ -64,8 +64,8 @@ Result<Built> build_module(BytesView wasm, const std::string& directory) {
     HF_ASSIGN(const Translation translation, translate(wasm, true));
     HF_ASSIGN(const Scratch scratch, Scratch::create());
     HF_ASSIGN(const Bytes so, compile(translation, scratch.path()));
-    HF_ASSIGN(const Bytes image, make_image(so, scratch.path()));
-    HF_ASSIGN(const Image facts, decode_image(image));
+    HF_ASSIGN(const Bytes image, make_image(scratch.path() + "/m.so", scratch.path()));
+    HF_ASSIGN(const std::uint32_t pages, image_pages(image));
 
     Meta meta;
     meta.key = out.key;
@@ -73,7 +73,7 @@ Result<Built> build_module(BytesView wasm, const std::string& directory) {
     meta.so_sha256 = sha256_hex(so);
     meta.image_sha256 = sha256_hex(image);
     meta.abi = HF_MODULE_ABI;
-    meta.memory_pages = facts.pages;
+    meta.memory_pages = pages;
     meta.memory_pages_max = translation.pages_max;
     meta.exports = translation.exports;
     meta.wabt = WABT_VERSION_STRING;

@@ -9,11 +9,16 @@ namespace {
 
 char letter(wabt::Type type) {
     switch (type) {
-        case wabt::Type::I32: return 'i';
-        case wabt::Type::I64: return 'I';
-        case wabt::Type::F32: return 'f';
-        case wabt::Type::F64: return 'F';
-        default: return '?';
+        case wabt::Type::I32:
+            return 'i';
+        case wabt::Type::I64:
+            return 'I';
+        case wabt::Type::F32:
+            return 'f';
+        case wabt::Type::F64:
+            return 'F';
+        default:
+            return '?';
     }
 }
 
@@ -28,7 +33,11 @@ std::string spelled(std::string_view params, std::string_view results) {
         std::string out;
         for (const char type : types) {
             if (!out.empty()) out += ' ';
-            out += type == 'i' ? "i32" : type == 'I' ? "i64" : type == 'f' ? "f32" : type == 'F' ? "f64" : "ref";
+            out += type == 'i'   ? "i32"
+                   : type == 'I' ? "i64"
+                   : type == 'f' ? "f32"
+                   : type == 'F' ? "f64"
+                                 : "ref";
         }
         return out;
     };
@@ -42,8 +51,9 @@ Result<void> same_type(const std::string& what,
     const std::string have_params = letters(have.param_types);
     const std::string have_results = letters(have.result_types);
     if (have_params == params && have_results == result) return {};
-    return fail(Code::Refused, what + " has the type " + spelled(have_params, have_results) + ", it must be " +
-                                   spelled(params, result));
+    return fail(Code::Refused,
+                what + " has the type " + spelled(have_params, have_results) + ", it must be " +
+                    spelled(params, result));
 }
 
 Result<void> check_import(const wabt::Import& import) {
@@ -51,10 +61,15 @@ Result<void> check_import(const wabt::Import& import) {
     if (import.module_name == "actor" && import.kind() == wabt::ExternalKind::Func)
         for (const KnownImport& known : known_imports())
             if (known.name == import.field_name)
-                return same_type(what, static_cast<const wabt::FuncImport&>(import).func.decl.sig, known.params,
+                return same_type(what,
+                                 static_cast<const wabt::FuncImport&>(import).func.decl.sig,
+                                 known.params,
                                  known.result);
-    return fail(Code::Refused, what + " is not known: guest ABI v1 offers kv_get, kv_put, kv_delete, http_reply, log, "
-                                      "now_ms, random and abort of module \"actor\"");
+    return fail(
+        Code::Refused,
+        what +
+            " is not known: guest ABI v1 offers kv_get, kv_put, kv_delete, http_reply, log, "
+            "now_ms, random and abort of module \"actor\"");
 }
 
 }  // namespace
@@ -62,10 +77,13 @@ Result<void> check_import(const wabt::Import& import) {
 Result<void> check(const wabt::Module& module) {
     for (const wabt::Import* import : module.imports) HF_TRY(check_import(*import));
     for (const wabt::TypeEntry* entry : module.types) {
-        if (entry->kind() != wabt::TypeEntryKind::Func) return fail(Code::Refused, "a type is not a function type");
+        if (entry->kind() != wabt::TypeEntryKind::Func)
+            return fail(Code::Refused, "a type is not a function type");
         const auto& sig = static_cast<const wabt::FuncType*>(entry)->sig;
         if ((letters(sig.param_types) + letters(sig.result_types)).find('?') != std::string::npos)
-            return fail(Code::Refused, "a function type has a reference among its values: only numbers are allowed");
+            return fail(
+                Code::Refused,
+                "a function type has a reference among its values: only numbers are allowed");
     }
     if (module.memories.size() != 1)
         return fail(Code::Refused, "the module has no memory, it must have exactly one");
@@ -77,10 +95,12 @@ Result<void> check(const wabt::Module& module) {
         const std::string what = "export \"" + std::string(known.name) + "\"";
         if (found == nullptr) {
             if (!known.required) continue;
-            return fail(Code::Refused, what + " is missing: guest ABI v1 needs a function " +
-                                           spelled(known.params, known.result));
+            return fail(Code::Refused,
+                        what + " is missing: guest ABI v1 needs a function " +
+                            spelled(known.params, known.result));
         }
-        if (found->kind != wabt::ExternalKind::Func) return fail(Code::Refused, what + " is not a function");
+        if (found->kind != wabt::ExternalKind::Func)
+            return fail(Code::Refused, what + " is not a function");
         HF_TRY(same_type(what, module.GetFunc(found->var)->decl.sig, known.params, known.result));
     }
     return {};

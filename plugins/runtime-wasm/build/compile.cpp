@@ -33,7 +33,10 @@ struct Finished {
     std::string output;
 };
 
-[[noreturn]] void run_child(const std::vector<std::string>& args, const std::string& directory, int out, bool limited) {
+[[noreturn]] void run_child(const std::vector<std::string>& args,
+                            const std::string& directory,
+                            int out,
+                            bool limited) {
     ::dup2(out, STDOUT_FILENO);
     ::dup2(out, STDERR_FILENO);
     ::setpgid(0, 0);
@@ -48,16 +51,22 @@ struct Finished {
     ::setenv("LC_ALL", "C", 1);
     if (::getenv("PATH") == nullptr) ::setenv("PATH", "/usr/bin:/bin", 1);
     std::vector<char*> argv;
-    for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));  // NOLINT(cppcoreguidelines-pro-type-const-cast): exec's signature
+    for (const std::string& arg : args)
+        argv.push_back(const_cast<char*>(
+            arg.c_str()));  // NOLINT(cppcoreguidelines-pro-type-const-cast): exec's signature
     argv.push_back(nullptr);
     ::execvp(argv[0], argv.data());
     ::_exit(127);
 }
 
 // Runs to the end or kills the whole group (gcc's own children too) at the deadline.
-Result<Finished> run(const std::vector<std::string>& args, const std::string& directory, unsigned wall_seconds, bool limited) {
+Result<Finished> run(const std::vector<std::string>& args,
+                     const std::string& directory,
+                     unsigned wall_seconds,
+                     bool limited) {
     std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "making a pipe for " + args[0]);
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+        return fail_errno(errno, "making a pipe for " + args[0]);
     const UniqueFd in(ends[0]);
     UniqueFd out(ends[1]);
     const pid_t child = ::fork();
@@ -81,7 +90,8 @@ Result<Finished> run(const std::vector<std::string>& args, const std::string& di
         const ssize_t got = ::read(in.get(), buffer.data(), buffer.size());
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) break;
-        if (finished.output.size() < kOutputBytesMax) finished.output.append(buffer.data(), static_cast<std::size_t>(got));
+        if (finished.output.size() < kOutputBytesMax)
+            finished.output.append(buffer.data(), static_cast<std::size_t>(got));
     }
     while (::waitpid(child, &finished.status, 0) < 0 && errno == EINTR) {
     }
@@ -105,7 +115,9 @@ Result<void> write_text(const std::string& path, const std::string& text) {
 Result<std::string> compiler_version() {
     HF_ASSIGN(const Finished finished, run({"gcc", "--version"}, "/", 10, false));
     if (finished.timed_out || !WIFEXITED(finished.status) || WEXITSTATUS(finished.status) != 0)
-        return fail(Code::Unavailable, "gcc is not there or does not run: install gcc-12 and libc6-dev on the node that builds modules");
+        return fail(Code::Unavailable,
+                    "gcc is not there or does not run: install gcc-12 and libc6-dev on the node "
+                    "that builds modules");
     return first_line(finished.output);
 }
 
@@ -119,13 +131,16 @@ Result<Bytes> compile(const Translation& translation, const std::string& scratch
     HF_ASSIGN(const Finished finished, run(args, scratch, kCompileWallSeconds, true));
 
     const auto refused = [](const std::string& what) {
-        return fail(Code::Refused, "the C compiler needed more than " + what + " for the module: make its functions smaller");
+        return fail(Code::Refused,
+                    "the C compiler needed more than " + what +
+                        " for the module: make its functions smaller");
     };
     if (finished.timed_out) return refused(std::to_string(kCompileWallSeconds) + " s");
     // gcc reports a killed cc1 itself; by its words a limit is told from a broken tool.
     if (finished.output.find("CPU time limit exceeded") != std::string::npos)
         return refused(std::to_string(kCompileCpuSeconds) + " s of CPU time");
-    if (finished.output.find("out of memory") != std::string::npos || finished.output.find("cannot allocate memory") != std::string::npos)
+    if (finished.output.find("out of memory") != std::string::npos ||
+        finished.output.find("cannot allocate memory") != std::string::npos)
         return refused(std::to_string(kCompileMemoryBytes >> 30) + " GiB of memory");
     if (!WIFEXITED(finished.status) || WEXITSTATUS(finished.status) != 0)
         return fail(Code::Unavailable, "gcc failed: " + first_line(finished.output));
@@ -134,7 +149,8 @@ Result<Bytes> compile(const Translation& translation, const std::string& scratch
 
 Result<Scratch> Scratch::create() {
     std::string path = "/tmp/holdfast-wasm-XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) return fail_errno(errno, "making a scratch directory in /tmp");
+    if (::mkdtemp(path.data()) == nullptr)
+        return fail_errno(errno, "making a scratch directory in /tmp");
     return Scratch(std::move(path));
 }
 

@@ -15,7 +15,8 @@ namespace hf::wasm {
 // a deep recursion meets the guard.
 inline constexpr const char* kCompileFlags =
     "-O1 -std=gnu11 -fPIC -shared -DNDEBUG -w -g0 -fno-strict-aliasing -fwrapv -ffp-contract=off "
-    "-fstack-clash-protection -fvisibility=hidden -frandom-seed=hf -Wl,-z,now -Wl,-z,defs -Wl,-z,noexecstack "
+    "-fstack-clash-protection -fvisibility=hidden -frandom-seed=hf -Wl,-z,now -Wl,-z,defs "
+    "-Wl,-z,noexecstack "
     "-Wl,--build-id=none";
 // The largest modules the policy lets through (2 MiB of code) need about a minute of one core.
 inline constexpr unsigned kCompileCpuSeconds = 120;

@@ -29,19 +29,24 @@ std::uint32_t call_void(Instance& instance, void* arg) {
 
 std::string why_stopped(const Outcome& outcome, const Event& event) {
     switch (outcome.stop) {
-        case Stop::Done: break;
-        case Stop::Trap: return std::string("trap: ") + trap_text(outcome.trap);
-        case Stop::CpuDeadline: return "it used more than 2 s of CPU time";
-        case Stop::WallDeadline: return "it took more than 10 s";
-        case Stop::Abort: return event.abort;
+        case Stop::Done:
+            break;
+        case Stop::Trap:
+            return std::string("trap: ") + trap_text(outcome.trap);
+        case Stop::CpuDeadline:
+            return "it used more than 2 s of CPU time";
+        case Stop::WallDeadline:
+            return "it took more than 10 s";
+        case Stop::Abort:
+            return event.abort;
     }
     return "";
 }
 
-Result<Bytes> prepare(BytesView so) {
+Result<Bytes> prepare(const std::string& so) {
     SlotPool pool(1);
     HF_ASSIGN(const auto worker, Worker::create(kTickNs));
-    HF_ASSIGN(const hf_module_v1* module, open_descriptor(so, "the compiled module"));
+    HF_ASSIGN(const hf_module_v1* module, open_descriptor(so));
     HF_TRY(Program::check(module));
     hf_host_v1 host{};
     fill_engine_calls(host);
@@ -58,13 +63,17 @@ Result<Bytes> prepare(BytesView so) {
         const char* name;
         GuestVoid call;
     };
-    for (Step step : {Step{"instantiating the module", module->instantiate}, Step{"the start function", module->start},
-                      Step{"_initialize", module->initialize}, Step{"actor_prepare", module->actor_prepare}}) {
+    for (Step step : {Step{"instantiating the module", module->instantiate},
+                      Step{"the start function", module->start},
+                      Step{"_initialize", module->initialize},
+                      Step{"actor_prepare", module->actor_prepare}}) {
         if (step.call == nullptr) continue;
-        const Outcome outcome = worker->run(instance, call_void, &step.call, {kImageCpuNs, kImageWallNs});
+        const Outcome outcome =
+            worker->run(instance, call_void, &step.call, {kImageCpuNs, kImageWallNs});
         if (outcome.stop != Stop::Done)
-            return fail(Code::Refused, std::string("while the image was made, ") + step.name + " stopped: " +
-                                           why_stopped(outcome, event));
+            return fail(Code::Refused,
+                        std::string("while the image was made, ") + step.name +
+                            " stopped: " + why_stopped(outcome, event));
     }
     std::vector<std::uint64_t> globals(module->global_count);
     for (std::uint32_t i = 0; i < module->global_count; ++i)
@@ -82,14 +91,15 @@ bool write_file(const std::string& path, BytesView bytes) {
 
 }  // namespace
 
-Result<Bytes> make_image(BytesView so, const std::string& scratch) {
+Result<Bytes> make_image(const std::string& so, const std::string& scratch) {
     const std::string image = scratch + "/image";
     const std::string failure = scratch + "/image-failure";
     const pid_t child = ::fork();
     if (child < 0) return fail_errno(errno, "starting the image phase");
     if (child == 0) {
         const Result<Bytes> made = prepare(so);
-        const bool told = made ? write_file(image, *made) : write_file(failure, as_bytes(made.error().message));
+        const bool told =
+            made ? write_file(image, *made) : write_file(failure, as_bytes(made.error().message));
         ::_exit(!told ? 4 : made ? 0 : made.error().code == Code::Refused ? 3 : 4);
     }
     // The child bounds itself: each call has a deadline and nothing else in it waits.
@@ -97,11 +107,13 @@ Result<Bytes> make_image(BytesView so, const std::string& scratch) {
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (WIFSIGNALED(status))
-        return fail(Code::Refused, "while the image was made, the module ended its process by signal " +
-                                       std::to_string(WTERMSIG(status)));
+        return fail(Code::Refused,
+                    "while the image was made, the module ended its process by signal " +
+                        std::to_string(WTERMSIG(status)));
     if (WEXITSTATUS(status) == 0) return read_file(image, kImageBytesMax);
     HF_ASSIGN(const Bytes why, read_file(failure, 4096));
-    return fail(WEXITSTATUS(status) == 3 ? Code::Refused : Code::Unavailable, std::string(as_text(why)));
+    return fail(WEXITSTATUS(status) == 3 ? Code::Refused : Code::Unavailable,
+                std::string(as_text(why)));
 }
 
 }  // namespace hf::wasm

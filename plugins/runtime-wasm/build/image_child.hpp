@@ -16,7 +16,7 @@ inline constexpr std::int64_t kImageWallNs = 10'000'000'000;
 // A module may grow its memory while it prepares, up to what it could have declared at the start.
 inline constexpr std::uint32_t kImagePagesMax = 4'096;
 
-// The image file's bytes. Refused: the guest trapped, ran over a deadline or called what an image must not depend on.
-Result<Bytes> make_image(BytesView so, const std::string& scratch);
+// The image file's bytes for the shared object at path `so`. Refused: the guest trapped, ran over a deadline or called what an image must not depend on.
+Result<Bytes> make_image(const std::string& so, const std::string& scratch);
 
 }  // namespace hf::wasm

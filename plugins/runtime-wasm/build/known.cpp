@@ -33,7 +33,8 @@ const std::vector<KnownExport>& known_exports() {
 bool name_allowed(std::string_view name) {
     if (name.empty() || name.size() > kNameBytesMax) return false;
     for (const char c : name) {
-        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        const bool letter =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
         if (!letter && std::string_view("_.:$-").find(c) == std::string_view::npos) return false;
     }
     return true;

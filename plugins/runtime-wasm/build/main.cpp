@@ -23,13 +23,18 @@ constexpr int kRefused = 3;
 constexpr int kFailed = 4;
 
 int usage(const std::string& why) {
-    std::fprintf(stderr, "holdfast-wasm-build: %s; use --module FILE --cache DIR, or --inspect FILE\n", why.c_str());
+    std::fprintf(stderr,
+                 "holdfast-wasm-build: %s; use --module FILE --cache DIR, or --inspect FILE\n",
+                 why.c_str());
     return kUsage;
 }
 
 int report(const hf::Error& error) {
     const bool refused = error.code == hf::Code::Refused;
-    std::fprintf(stderr, "%s%s\n", refused ? "module refused: " : "holdfast-wasm-build: ", error.message.c_str());
+    std::fprintf(stderr,
+                 "%s%s\n",
+                 refused ? "module refused: " : "holdfast-wasm-build: ",
+                 error.message.c_str());
     return refused ? kRefused : kFailed;
 }
 
@@ -89,7 +94,10 @@ int main(int argc, char** argv) {
             std::puts("holdfast-wasm-build --module FILE --cache DIR | --inspect FILE");
             return 0;
         }
-        std::string* to = arg == "--module" ? &module : arg == "--cache" ? &cache : arg == "--inspect" ? &inspected : nullptr;
+        std::string* to = arg == "--module"    ? &module
+                          : arg == "--cache"   ? &cache
+                          : arg == "--inspect" ? &inspected
+                                               : nullptr;
         if (to == nullptr) return usage("unknown argument " + std::string(arg));
         if (++i >= argc) return usage(std::string(arg) + " needs a path");
         *to = argv[i];

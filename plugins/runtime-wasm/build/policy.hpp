@@ -19,23 +19,27 @@ namespace hf::wasm {
 
 // Bounds of a module. The compiler's time grows faster than linearly with a function's size and locals (20 000 locals
 // took gcc minutes and a gigabyte), so both are bounded far above what real programs have (SQLite: 68 locals).
-inline constexpr std::size_t kModuleBytesMax = 8u << 20;   // code, data and custom sections
-inline constexpr std::size_t kCodeBytesMax = 2u << 20;     // sqlite3.wasm has 0.7 MiB and compiles in 25 s
-inline constexpr std::size_t kDataBytesMax = 4u << 20;     // becomes 6 characters of C a byte
+inline constexpr std::size_t kModuleBytesMax = 8u << 20;  // code, data and custom sections
+inline constexpr std::size_t kCodeBytesMax =
+    2u << 20;  // sqlite3.wasm has 0.7 MiB and compiles in 25 s
+inline constexpr std::size_t kDataBytesMax = 4u << 20;  // becomes 6 characters of C a byte
 inline constexpr std::uint32_t kFunctionsMax = 20'000;
 inline constexpr std::uint32_t kBodyBytesMax = 64 * 1024;
-inline constexpr std::uint32_t kLocalsMax = 1'000;         // parameters included
+inline constexpr std::uint32_t kLocalsMax = 1'000;  // parameters included
 inline constexpr std::uint32_t kParamsMax = 128;
 inline constexpr std::uint32_t kResultsMax = 16;
-inline constexpr std::uint32_t kDepthMax = 1'024;          // nested blocks; each indents and recurses in the C writer
+inline constexpr std::uint32_t kDepthMax =
+    1'024;  // nested blocks; each indents and recurses in the C writer
 inline constexpr std::uint32_t kTypesMax = 10'000;
-inline constexpr std::uint32_t kImportsMax = 64;           // the known list is shorter, duplicates are allowed
+inline constexpr std::uint32_t kImportsMax =
+    64;  // the known list is shorter, duplicates are allowed
 inline constexpr std::uint32_t kExportsMax = 1'000;
 inline constexpr std::uint32_t kGlobalsMax = 1'000;
 inline constexpr std::uint32_t kTableEntriesMax = 10'000;  // 24 bytes each in every instance
 inline constexpr std::uint32_t kSegmentsMax = 10'000;
-inline constexpr std::uint32_t kInitialPagesMax = 4'096;   // 256 MiB: every actor starts with this much mapped
-inline constexpr std::uint64_t kOffsetMax = 32u << 20;     // half of what a slot has above 4 GiB
+inline constexpr std::uint32_t kInitialPagesMax =
+    4'096;  // 256 MiB: every actor starts with this much mapped
+inline constexpr std::uint64_t kOffsetMax = 32u << 20;  // half of what a slot has above 4 GiB
 inline constexpr std::size_t kNameBytesMax = 128;
 
 Result<void> scan(BytesView wasm);

@@ -15,7 +15,8 @@ using wabt::Offset;
 
 std::string printable(std::string_view name) {
     std::string out = "\"";
-    for (const char c : name.substr(0, 40)) out.push_back(c >= 0x20 && c < 0x7f && c != '"' ? c : '?');
+    for (const char c : name.substr(0, 40))
+        out.push_back(c >= 0x20 && c < 0x7f && c != '"' ? c : '?');
     out.push_back('"');
     return out;
 }
@@ -36,20 +37,30 @@ public:
     wabt::Result OnMemoryCount(Index n) override { return bound("memories", n, 1); }
     wabt::Result OnGlobalCount(Index n) override { return bound("globals", n, kGlobalsMax); }
     wabt::Result OnExportCount(Index n) override { return bound("exports", n, kExportsMax); }
-    wabt::Result OnElemSegmentCount(Index n) override { return bound("element segments", n, kSegmentsMax); }
-    wabt::Result OnDataSegmentCount(Index n) override { return bound("data segments", n, kSegmentsMax); }
-    wabt::Result BeginCodeSection(Offset size) override { return bound("bytes of code", size, kCodeBytesMax); }
+    wabt::Result OnElemSegmentCount(Index n) override {
+        return bound("element segments", n, kSegmentsMax);
+    }
+    wabt::Result OnDataSegmentCount(Index n) override {
+        return bound("data segments", n, kSegmentsMax);
+    }
+    wabt::Result BeginCodeSection(Offset size) override {
+        return bound("bytes of code", size, kCodeBytesMax);
+    }
 
-    wabt::Result OnFuncType(Index i, Index params, wabt::Type*, Index results, wabt::Type*) override {
+    wabt::Result OnFuncType(
+        Index i, Index params, wabt::Type*, Index results, wabt::Type*) override {
         if (params > kParamsMax) return above("type", i, "parameters", params, kParamsMax);
         if (results > kResultsMax) return above("type", i, "results", results, kResultsMax);
         params_.push_back(params);
         return wabt::Result::Ok;
     }
-    wabt::Result OnImport(Index i, wabt::ExternalKind kind, std::string_view module, std::string_view field) override {
+    wabt::Result OnImport(Index i,
+                          wabt::ExternalKind kind,
+                          std::string_view module,
+                          std::string_view field) override {
         if (!name_allowed(module) || !name_allowed(field))
-            return refuse("import " + std::to_string(i) + " is named " + printable(module) + " " + printable(field) +
-                          ": names are 1 to 128 of letters, digits and _.:$-");
+            return refuse("import " + std::to_string(i) + " is named " + printable(module) + " " +
+                          printable(field) + ": names are 1 to 128 of letters, digits and _.:$-");
         if (kind != wabt::ExternalKind::Func)
             return refuse("import " + printable(module) + " " + printable(field) +
                           " is not a function: memory, table and globals must be the module's own");
@@ -69,27 +80,33 @@ public:
         return wabt::Result::Ok;
     }
     wabt::Result OnTable(Index, wabt::Type type, const wabt::Limits* limits) override {
-        if (type != wabt::Type::FuncRef) return refuse("table 0 does not hold functions: only funcref tables are allowed");
+        if (type != wabt::Type::FuncRef)
+            return refuse("table 0 does not hold functions: only funcref tables are allowed");
         return bound("table entries", limits->initial, kTableEntriesMax);
     }
     wabt::Result OnMemory(Index, const wabt::Limits* limits) override {
         return bound("memory pages at the start", limits->initial, kInitialPagesMax);
     }
     wabt::Result BeginGlobal(Index i, wabt::Type type, bool) override {
-        if (type.IsRef()) return refuse("global " + std::to_string(i) + " is a reference: only numbers are allowed");
+        if (type.IsRef())
+            return refuse("global " + std::to_string(i) +
+                          " is a reference: only numbers are allowed");
         return wabt::Result::Ok;
     }
     wabt::Result BeginFunctionBody(Index i, Offset size) override {
         function_ = i;
         depth_ = 0;
         const Index own = i - imported_functions_;
-        locals_ = own < function_types_.size() && function_types_[own] < params_.size() ? params_[function_types_[own]] : 0;
+        locals_ = own < function_types_.size() && function_types_[own] < params_.size()
+                      ? params_[function_types_[own]]
+                      : 0;
         if (size > kBodyBytesMax) return above("function", i, "bytes", size, kBodyBytesMax);
         return wabt::Result::Ok;
     }
     wabt::Result OnLocalDecl(Index, Index count, wabt::Type type) override {
         locals_ += count;
-        if (locals_ > kLocalsMax) return above("function", function_, "locals", locals_, kLocalsMax);
+        if (locals_ > kLocalsMax)
+            return above("function", function_, "locals", locals_, kLocalsMax);
         if (type.IsRef()) return forbidden("a local of a reference type");
         return wabt::Result::Ok;
     }
@@ -100,8 +117,12 @@ public:
         if (depth_ > 0) --depth_;
         return wabt::Result::Ok;
     }
-    wabt::Result OnLoadExpr(wabt::Opcode, Index, Address, Address offset) override { return reach(offset); }
-    wabt::Result OnStoreExpr(wabt::Opcode, Index, Address, Address offset) override { return reach(offset); }
+    wabt::Result OnLoadExpr(wabt::Opcode, Index, Address, Address offset) override {
+        return reach(offset);
+    }
+    wabt::Result OnStoreExpr(wabt::Opcode, Index, Address, Address offset) override {
+        return reach(offset);
+    }
 
     // State outside memory and globals, or values that are none of the four number types: nothing of it is kept.
     wabt::Result OnDataDropExpr(Index) override { return forbidden("data.drop"); }
@@ -141,24 +162,28 @@ private:
     }
     wabt::Result bound(const char* what, std::uint64_t n, std::uint64_t allowed) {
         if (n <= allowed) return wabt::Result::Ok;
-        return refuse("the module has " + std::to_string(n) + " " + what + ", at most " + std::to_string(allowed) +
-                      " are allowed");
+        return refuse("the module has " + std::to_string(n) + " " + what + ", at most " +
+                      std::to_string(allowed) + " are allowed");
     }
-    wabt::Result above(const char* where, Index i, const char* what, std::uint64_t n, std::uint64_t allowed) {
-        return refuse(std::string(where) + " " + std::to_string(i) + " has " + std::to_string(n) + " " + what +
-                      ", at most " + std::to_string(allowed) + " are allowed");
+    wabt::Result above(
+        const char* where, Index i, const char* what, std::uint64_t n, std::uint64_t allowed) {
+        return refuse(std::string(where) + " " + std::to_string(i) + " has " + std::to_string(n) +
+                      " " + what + ", at most " + std::to_string(allowed) + " are allowed");
     }
     wabt::Result forbidden(const char* what) {
-        return refuse("function " + std::to_string(function_) + " uses " + what + ", which is not supported");
+        return refuse("function " + std::to_string(function_) + " uses " + what +
+                      ", which is not supported");
     }
     wabt::Result deeper() {
-        if (++depth_ > kDepthMax) return above("function", function_, "nested blocks", depth_, kDepthMax);
+        if (++depth_ > kDepthMax)
+            return above("function", function_, "nested blocks", depth_, kDepthMax);
         return wabt::Result::Ok;
     }
     wabt::Result reach(std::uint64_t offset) {
         if (offset < kOffsetMax) return wabt::Result::Ok;
-        return refuse("function " + std::to_string(function_) + " accesses memory at a static offset of " +
-                      std::to_string(offset) + ", it must be below " + std::to_string(kOffsetMax));
+        return refuse("function " + std::to_string(function_) +
+                      " accesses memory at a static offset of " + std::to_string(offset) +
+                      ", it must be below " + std::to_string(kOffsetMax));
     }
 
     std::vector<Index> params_;          // per type
@@ -175,10 +200,12 @@ private:
 
 Result<void> scan(BytesView wasm) {
     if (wasm.size() > kModuleBytesMax)
-        return fail(Code::Refused, "the file has " + std::to_string(wasm.size()) + " bytes, at most " +
-                                       std::to_string(kModuleBytesMax) + " are allowed");
+        return fail(Code::Refused,
+                    "the file has " + std::to_string(wasm.size()) + " bytes, at most " +
+                        std::to_string(kModuleBytesMax) + " are allowed");
     Scanner scanner;
-    const wabt::Result result = wabt::ReadBinary(wasm.data(), wasm.size(), &scanner, reader_options());
+    const wabt::Result result =
+        wabt::ReadBinary(wasm.data(), wasm.size(), &scanner, reader_options());
     if (!scanner.refusal.empty()) return fail(Code::Refused, scanner.refusal);
     if (wabt::Failed(result)) return fail(Code::Refused, reader_sentence(scanner.invalid));
     return {};

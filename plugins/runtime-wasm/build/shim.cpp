@@ -74,23 +74,32 @@ std::string entry(std::string_view field, std::string_view symbol, bool present)
 }  // namespace
 
 std::string shim(const ShimFacts& facts) {
-    std::string out = "\n/* holdfast */\n#define HF_TYPES_MAX " + std::to_string(kParamsMax + kResultsMax) + "\n";
+    std::string out =
+        "\n/* holdfast */\n#define HF_TYPES_MAX " + std::to_string(kParamsMax + kResultsMax) + "\n";
     out.append(hf_module_abi_text, hf_module_abi_text_end);
     out += kRuntime;
     for (const KnownImport& known : known_imports())
         if (facts.imports.contains(std::string(known.name))) out += import_function(known);
-    out += facts.imports.empty() ? "static void hf_instantiate(void* i) { Z_hf_instantiate(i); }\n"
-                                 : "static void hf_instantiate(void* i) { Z_hf_instantiate(i, 0); }\n";
+    out += facts.imports.empty()
+               ? "static void hf_instantiate(void* i) { Z_hf_instantiate(i); }\n"
+               : "static void hf_instantiate(void* i) { Z_hf_instantiate(i, 0); }\n";
     out += "static const struct hf_global_v1 hf_globals[] = {\n";
     for (const ShimGlobal& global : facts.globals)
         out += "    {(void*)Z_hfZ_" + global.name + ", " + std::to_string(global.bytes) + "},\n";
     out += "    {0, 0}};\n";
-    out += "__attribute__((visibility(\"default\"))) const struct hf_module_v1 hf_module = {\n"
-           "    .abi = HF_MODULE_ABI,\n    .module_bytes = sizeof(struct hf_module_v1),\n"
-           "    .host_bytes = sizeof(struct hf_host_v1),\n    .instance_bytes = sizeof(Z_hf_instance_t),\n"
-           "    .max_pages = " + std::to_string(facts.pages_max) + "u,\n"
-           "    .global_count = " + std::to_string(facts.globals.size()) + ",\n    .globals = hf_globals,\n"
-           "    .set_host = hf_set_host,\n    .init = Z_hf_init_module,\n    .instantiate = hf_instantiate,\n";
+    out +=
+        "__attribute__((visibility(\"default\"))) const struct hf_module_v1 hf_module = {\n"
+        "    .abi = HF_MODULE_ABI,\n    .module_bytes = sizeof(struct hf_module_v1),\n"
+        "    .host_bytes = sizeof(struct hf_host_v1),\n    .instance_bytes = "
+        "sizeof(Z_hf_instance_t),\n"
+        "    .max_pages = " +
+        std::to_string(facts.pages_max) +
+        "u,\n"
+        "    .global_count = " +
+        std::to_string(facts.globals.size()) +
+        ",\n    .globals = hf_globals,\n"
+        "    .set_host = hf_set_host,\n    .init = Z_hf_init_module,\n    .instantiate = "
+        "hf_instantiate,\n";
     out += entry("memory", "memory", true);
     out += entry("table", "__hf_table", facts.has_table);
     out += entry("start", "__hf_start", facts.has_start);

@@ -19,7 +19,10 @@ namespace hf::wasm {
 
 namespace {
 
-void add_export(wabt::Module& module, const std::string& name, wabt::ExternalKind kind, wabt::Index index) {
+void add_export(wabt::Module& module,
+                const std::string& name,
+                wabt::ExternalKind kind,
+                wabt::Index index) {
     auto field = std::make_unique<wabt::ExportModuleField>();
     field->export_.name = name;
     field->export_.kind = kind;
@@ -34,19 +37,23 @@ ShimFacts expose(wabt::Module& module) {
     for (wabt::Index i = 0; i < module.globals.size(); ++i) {
         if (!module.globals[i]->mutable_) continue;
         const wabt::Type type = module.globals[i]->type;
-        const std::string name = std::string(kReservedPrefix) + "g" + std::to_string(facts.globals.size());
+        const std::string name =
+            std::string(kReservedPrefix) + "g" + std::to_string(facts.globals.size());
         add_export(module, name, wabt::ExternalKind::Global, i);
-        facts.globals.push_back({name, type == wabt::Type::I32 || type == wabt::Type::F32 ? 4u : 8u});
+        facts.globals.push_back(
+            {name, type == wabt::Type::I32 || type == wabt::Type::F32 ? 4u : 8u});
     }
     if (!module.tables.empty()) {
         add_export(module, "__hf_table", wabt::ExternalKind::Table, 0);
         facts.has_table = true;
     }
     if (!module.starts.empty()) {
-        add_export(module, "__hf_start", wabt::ExternalKind::Func, module.GetFuncIndex(*module.starts[0]));
+        add_export(
+            module, "__hf_start", wabt::ExternalKind::Func, module.GetFuncIndex(*module.starts[0]));
         facts.has_start = true;
         for (auto field = module.fields.begin(); field != module.fields.end();)
-            field = field->type() == wabt::ModuleFieldType::Start ? module.fields.erase(field) : ++field;
+            field = field->type() == wabt::ModuleFieldType::Start ? module.fields.erase(field)
+                                                                  : ++field;
         module.starts.clear();
     }
     for (const KnownExport& known : known_exports())
@@ -68,8 +75,11 @@ Result<Translation> translate(BytesView wasm, bool write_c) {
     HF_TRY(scan(wasm));
     wabt::Errors errors;
     wabt::Module module;
-    const auto first_error = [&errors] { return reader_sentence(errors.empty() ? std::string() : errors[0].message); };
-    if (wabt::Failed(wabt::ReadBinaryIr("module", wasm.data(), wasm.size(), reader_options(), &errors, &module)))
+    const auto first_error = [&errors] {
+        return reader_sentence(errors.empty() ? std::string() : errors[0].message);
+    };
+    if (wabt::Failed(wabt::ReadBinaryIr(
+            "module", wasm.data(), wasm.size(), reader_options(), &errors, &module)))
         return fail(Code::Refused, first_error());
     if (wabt::Failed(wabt::ValidateModule(&module, &errors, wabt::ValidateOptions(features()))))
         return fail(Code::Refused, first_error());
@@ -77,7 +87,8 @@ Result<Translation> translate(BytesView wasm, bool write_c) {
 
     Translation out;
     for (const wabt::Export* item : module.exports) out.exports.push_back(item->name);
-    for (const wabt::Import* item : module.imports) out.imports.push_back(item->module_name + "." + item->field_name);
+    for (const wabt::Import* item : module.imports)
+        out.imports.push_back(item->module_name + "." + item->field_name);
     const wabt::Limits& limits = module.memories[0]->page_limits;
     out.pages = static_cast<std::uint32_t>(limits.initial);
     out.pages_max = static_cast<std::uint32_t>(limits.has_max ? limits.max : 65536);

@@ -9,14 +9,18 @@
 namespace hf::wasm {
 
 inline wabt::Features features() {
-    wabt::Features features;  // MVP, mutable globals, sign extension, saturating floats, multi-value, bulk memory
+    wabt::Features
+        features;  // MVP, mutable globals, sign extension, saturating floats, multi-value, bulk memory
     features.disable_simd();  // wasm2c aborts on it
     return features;
 }
 
 inline wabt::ReadBinaryOptions reader_options() {
     // The name section stays unread: its names would end up in C. Broken custom sections are not our business.
-    return {features(), nullptr, /*read_debug_names=*/false, /*stop_on_first_error=*/true,
+    return {features(),
+            nullptr,
+            /*read_debug_names=*/false,
+            /*stop_on_first_error=*/true,
             /*fail_on_custom_section_error=*/false};
 }
 

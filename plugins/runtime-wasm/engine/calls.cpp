@@ -57,7 +57,8 @@ void allocate_table(wasm_rt_funcref_table_t* table, std::uint32_t size, std::uin
     Worker& worker = Worker::enter_host();
     table->size = size;
     table->max_size = max_size;
-    table->data = static_cast<wasm_rt_funcref_t*>(std::calloc(size > 0 ? size : 1, sizeof(wasm_rt_funcref_t)));
+    table->data = static_cast<wasm_rt_funcref_t*>(
+        std::calloc(size > 0 ? size : 1, sizeof(wasm_rt_funcref_t)));
     HF_CHECK(table->data != nullptr, "out of memory");
     worker.leave_host();
 }

@@ -14,8 +14,12 @@ Result<void> Instance::map() {
     HF_ASSIGN(slot_, pool_->take());
     const std::size_t bytes = std::size_t{image.pages} * kWasmPageBytes;
     if (bytes > 0) {
-        void* at = ::mmap(slot_.base, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                          image.memory_fd.get(), 0);
+        void* at = ::mmap(slot_.base,
+                          bytes,
+                          PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                          image.memory_fd.get(),
+                          0);
         if (at == MAP_FAILED) {
             const int why = errno;
             pool_->give_back(slot_, 0);
@@ -63,7 +67,9 @@ std::uint32_t Instance::grow(wasm_rt_memory_t* memory, std::uint32_t delta) {
         grow_refused_ = grow_refused_ || after > pages_max_;
         return UINT32_MAX;
     }
-    if (::mprotect(memory->data + memory->size, std::size_t{delta} * kWasmPageBytes, PROT_READ | PROT_WRITE) != 0)
+    if (::mprotect(memory->data + memory->size,
+                   std::size_t{delta} * kWasmPageBytes,
+                   PROT_READ | PROT_WRITE) != 0)
         return UINT32_MAX;
     memory->pages = static_cast<std::uint32_t>(after);
     // Bulk operations check against size, so it is true from here on.

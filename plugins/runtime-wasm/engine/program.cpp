@@ -22,7 +22,8 @@ std::uint32_t instantiate(Instance& instance, void* arg) {
 }
 
 std::size_t offset_in(const void* whole, const void* part) {
-    return static_cast<std::size_t>(static_cast<const std::uint8_t*>(part) - static_cast<const std::uint8_t*>(whole));
+    return static_cast<std::size_t>(static_cast<const std::uint8_t*>(part) -
+                                    static_cast<const std::uint8_t*>(whole));
 }
 
 }  // namespace
@@ -31,9 +32,10 @@ Result<void> Program::check(const hf_module_v1* module) {
     if (module == nullptr) return fail(Code::Corrupt, "the compiled module has no descriptor");
     if (module->abi != HF_MODULE_ABI || module->module_bytes != sizeof(hf_module_v1) ||
         module->host_bytes != sizeof(hf_host_v1))
-        return fail(Code::Corrupt, "the compiled module was built for another host (ABI " +
-                                       std::to_string(module->abi) + ", ours is " +
-                                       std::to_string(HF_MODULE_ABI) + "): build it again");
+        return fail(Code::Corrupt,
+                    "the compiled module was built for another host (ABI " +
+                        std::to_string(module->abi) + ", ours is " + std::to_string(HF_MODULE_ABI) +
+                        "): build it again");
     if (module->instance_bytes > kInstanceBytesMax || module->global_count > kGlobalsMax ||
         module->set_host == nullptr || module->init == nullptr || module->instantiate == nullptr ||
         module->memory == nullptr || module->actor_alloc == nullptr ||
@@ -53,9 +55,13 @@ Result<std::unique_ptr<Program>> Program::create(const hf_module_v1* module,
 
     Instance first(pool, 65535);
     HF_TRY(first.adopt_block(module->instance_bytes));
-    const Outcome outcome =
-        worker.run(first, instantiate, const_cast<hf_module_v1*>(module), kTemplateDeadlines);  // NOLINT(cppcoreguidelines-pro-type-const-cast): a void* argument, read only
-    wasm_rt_funcref_table_t* table = module->table != nullptr ? module->table(first.guest()) : nullptr;
+    const Outcome outcome = worker.run(
+        first,
+        instantiate,
+        const_cast<hf_module_v1*>(module),
+        kTemplateDeadlines);  // NOLINT(cppcoreguidelines-pro-type-const-cast): a void* argument, read only
+    wasm_rt_funcref_table_t* table =
+        module->table != nullptr ? module->table(first.guest()) : nullptr;
     struct FreeTable {
         wasm_rt_funcref_table_t* table;
         ~FreeTable() {
@@ -63,12 +69,14 @@ Result<std::unique_ptr<Program>> Program::create(const hf_module_v1* module,
         }
     } free_table{table};
     if (outcome.stop != Stop::Done)
-        return fail(Code::Invalid, std::string("instantiating the module stopped: ") + trap_text(outcome.trap));
+        return fail(Code::Invalid,
+                    std::string("instantiating the module stopped: ") + trap_text(outcome.trap));
     if (module->memory(first.guest())->pages > image.pages)
         return fail(Code::Corrupt, "the image is smaller than the module's memory");
     if (image.globals.size() != module->global_count)
-        return fail(Code::Corrupt, "the image has " + std::to_string(image.globals.size()) + " globals, the module " +
-                                       std::to_string(module->global_count));
+        return fail(Code::Corrupt,
+                    "the image has " + std::to_string(image.globals.size()) +
+                        " globals, the module " + std::to_string(module->global_count));
 
     auto program = std::make_unique<Program>();
     program->module_ = module;
@@ -87,7 +95,9 @@ Result<std::unique_ptr<Program>> Program::create(const hf_module_v1* module,
 
     // The template carries the image's globals and memory size; only pointers are left to stamp().
     for (std::uint32_t i = 0; i < module->global_count; ++i)
-        std::memcpy(program->struct_.data() + program->global_at_[i], &image.globals[i], module->globals[i].bytes);
+        std::memcpy(program->struct_.data() + program->global_at_[i],
+                    &image.globals[i],
+                    module->globals[i].bytes);
     wasm_rt_memory_t memory{};
     std::memcpy(&memory, program->struct_.data() + program->memory_at_, sizeof memory);
     memory.data = nullptr;
@@ -109,7 +119,8 @@ void Program::stamp(std::uint8_t* block, std::uint8_t* memory) const {
             // A template entry points into the template's instance; ours must point into ours.
             if (entries[i].func != nullptr) entries[i].module_instance = block;
         }
-        std::memcpy(block + table_at_ + offsetof(wasm_rt_funcref_table_t, data), &entries, sizeof entries);
+        std::memcpy(
+            block + table_at_ + offsetof(wasm_rt_funcref_table_t, data), &entries, sizeof entries);
     }
 }
 

@@ -47,7 +47,9 @@ public:
     [[nodiscard]] const hf_module_v1& module() const { return *module_; }
     [[nodiscard]] const Image& image() const { return image_; }
     // One block: the instance struct, then its table.
-    [[nodiscard]] std::size_t block_bytes() const { return table_offset_ + table_.size() * sizeof(wasm_rt_funcref_t); }
+    [[nodiscard]] std::size_t block_bytes() const {
+        return table_offset_ + table_.size() * sizeof(wasm_rt_funcref_t);
+    }
     // Writes a ready struct and table into `block`; the memory's base is `memory`.
     void stamp(std::uint8_t* block, std::uint8_t* memory) const;
 

@@ -21,7 +21,8 @@ Result<Slot> SlotPool::take() {
         return fail(Code::Busy, "all " + std::to_string(slots_max_) + " memory slots are taken");
     if (free_.empty()) {
         void* base = ::mmap(nullptr, kSlotBytes, PROT_NONE, kReserve, -1, 0);
-        if (base == MAP_FAILED) return fail_errno(errno, "reserving an address range for a guest memory");
+        if (base == MAP_FAILED)
+            return fail_errno(errno, "reserving an address range for a guest memory");
         const Slot slot{static_cast<std::uint8_t*>(base)};
         all_.push_back(slot);
         free_.push_back(slot);

@@ -19,8 +19,9 @@ inline constexpr std::size_t kSlotBytes = (std::size_t{4} << 30) + (std::size_t{
 struct Slot {
     std::uint8_t* base = nullptr;
     [[nodiscard]] bool contains(const void* address) const {
-        const auto at = reinterpret_cast<std::uintptr_t>(address);  // SAFETY: compared as numbers only
-        const auto from = reinterpret_cast<std::uintptr_t>(base);   // SAFETY: as above
+        const auto at =
+            reinterpret_cast<std::uintptr_t>(address);  // SAFETY: compared as numbers only
+        const auto from = reinterpret_cast<std::uintptr_t>(base);  // SAFETY: as above
         return base != nullptr && at >= from && at - from < kSlotBytes;
     }
 };

@@ -43,7 +43,8 @@ Result<void> handle_signal(int signal, void (*handler)(int, siginfo_t*, void*)) 
     // NODEFER: the handler leaves by siglongjmp, which restores no mask (saving one is a system call an event).
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
     sigemptyset(&action.sa_mask);
-    if (::sigaction(signal, &action, nullptr) != 0) return fail_errno(errno, "installing a signal handler");
+    if (::sigaction(signal, &action, nullptr) != 0)
+        return fail_errno(errno, "installing a signal handler");
     return {};
 }
 
@@ -53,7 +54,8 @@ Result<timer_t> make_timer(clockid_t clock, int signal) {
     event.sigev_signo = signal;
     event._sigev_un._tid = static_cast<pid_t>(::syscall(SYS_gettid));
     timer_t timer{};
-    if (::timer_create(clock, &event, &timer) != 0) return fail_errno(errno, "creating a deadline timer");
+    if (::timer_create(clock, &event, &timer) != 0)
+        return fail_errno(errno, "creating a deadline timer");
     return timer;
 }
 
@@ -61,20 +63,34 @@ Result<timer_t> make_timer(clockid_t clock, int signal) {
 
 const char* trap_text(int trap) {
     switch (trap) {
-        case WASM_RT_TRAP_OOB: return "out of bounds memory or table access";
-        case WASM_RT_TRAP_INT_OVERFLOW: return "integer overflow on divide or truncation";
-        case WASM_RT_TRAP_DIV_BY_ZERO: return "integer divide by zero";
-        case WASM_RT_TRAP_INVALID_CONVERSION: return "conversion of NaN to an integer";
-        case WASM_RT_TRAP_UNREACHABLE: return "unreachable instruction executed";
-        case WASM_RT_TRAP_CALL_INDIRECT: return "invalid call_indirect";
-        case WASM_RT_TRAP_EXHAUSTION: return "call stack exhausted (256 KiB)";
-        case kTrapNoPage: return "the machine had no memory page left for it";
-        default: return "unknown trap";
+        case WASM_RT_TRAP_OOB:
+            return "out of bounds memory or table access";
+        case WASM_RT_TRAP_INT_OVERFLOW:
+            return "integer overflow on divide or truncation";
+        case WASM_RT_TRAP_DIV_BY_ZERO:
+            return "integer divide by zero";
+        case WASM_RT_TRAP_INVALID_CONVERSION:
+            return "conversion of NaN to an integer";
+        case WASM_RT_TRAP_UNREACHABLE:
+            return "unreachable instruction executed";
+        case WASM_RT_TRAP_CALL_INDIRECT:
+            return "invalid call_indirect";
+        case WASM_RT_TRAP_EXHAUSTION:
+            return "call stack exhausted (256 KiB)";
+        case kTrapNoPage:
+            return "the machine had no memory page left for it";
+        default:
+            return "unknown trap";
     }
 }
 
 Result<std::unique_ptr<GuestStack>> GuestStack::create() {
-    void* base = ::mmap(nullptr, kGuardBytes + size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* base = ::mmap(nullptr,
+                        kGuardBytes + size(),
+                        PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                        -1,
+                        0);
     if (base == MAP_FAILED) return fail_errno(errno, "reserving a guest stack");
     auto* bytes = static_cast<std::uint8_t*>(base);
     std::unique_ptr<GuestStack> stack(new GuestStack(bytes));
@@ -107,7 +123,8 @@ Result<std::unique_ptr<Worker>> Worker::create(std::int64_t tick_ns) {
     stack_t alternate{};
     alternate.ss_sp = worker->signal_stack_.get();
     alternate.ss_size = kSignalStackBytes;
-    if (::sigaltstack(&alternate, nullptr) != 0) return fail_errno(errno, "setting the signal stack");
+    if (::sigaltstack(&alternate, nullptr) != 0)
+        return fail_errno(errno, "setting the signal stack");
 
     HF_TRY(handle_signal(SIGSEGV, &Worker::on_fault));
     HF_TRY(handle_signal(SIGBUS, &Worker::on_fault));
@@ -153,7 +170,8 @@ Outcome Worker::run(Instance& instance, GuestCall call, void* arg, Deadlines dea
     active_ = 1;
     if (wall_armed_ns_ == 0 || wall_armed_ns_ > wall_end_ns_) arm_wall(wall_end_ns_);
 
-    ctx::jump_fcontext(ctx::make_fcontext(stack_->top(), GuestStack::size(), &WorkerEntry::enter), this);
+    ctx::jump_fcontext(ctx::make_fcontext(stack_->top(), GuestStack::size(), &WorkerEntry::enter),
+                       this);
 
     active_ = 0;
     instance_ = nullptr;
@@ -172,7 +190,8 @@ void Worker::trampoline_body(Worker* worker) {
 Worker& Worker::enter_host() {
     Worker& worker = *t_worker;
     worker.in_guest_ = 0;
-    if (!worker.stack_->room(__builtin_frame_address(0))) worker.jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
+    if (!worker.stack_->room(__builtin_frame_address(0)))
+        worker.jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
     return worker;
 }
 
@@ -197,7 +216,8 @@ void Worker::on_fault(int signal, siginfo_t* info, void*) {
     if (worker != nullptr && worker->in_guest_ != 0 && info->si_code > 0) {
         if (worker->instance_->slot().contains(info->si_addr))
             worker->jump(Stop::Trap, signal == SIGBUS ? kTrapNoPage : WASM_RT_TRAP_OOB);
-        if (worker->stack_->guards(info->si_addr)) worker->jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
+        if (worker->stack_->guards(info->si_addr))
+            worker->jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
     }
     // Not the guest's doing: return to the same instruction with the default action, so that the exit report and a
     // core name the real place. A signal sent by somebody has no instruction to repeat.

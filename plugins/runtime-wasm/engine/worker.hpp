@@ -64,7 +64,9 @@ public:
         return address >= base_ && address < base_ + kGuardBytes;
     }
     // True when a host function at `frame` still has its reserve below it.
-    [[nodiscard]] bool room(const void* frame) const { return frame >= base_ + kGuardBytes + kHostReserveBytes; }
+    [[nodiscard]] bool room(const void* frame) const {
+        return frame >= base_ + kGuardBytes + kHostReserveBytes;
+    }
 
 private:
     explicit GuestStack(std::uint8_t* base) : base_(base) {}

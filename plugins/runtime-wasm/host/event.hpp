@@ -29,7 +29,8 @@ struct LogLine {
 };
 
 struct Event {
-    UnitState* state = nullptr;  // null in the image phase: everything that is not pure computing stops the guest
+    UnitState* state =
+        nullptr;  // null in the image phase: everything that is not pure computing stops the guest
     std::int64_t now_ms = 0;
 
     bool replied = false;
@@ -42,7 +43,9 @@ struct Event {
     std::uint32_t logs_dropped = 0;
 
     void reset(UnitState* unit_state, std::int64_t time_ms);
-    [[nodiscard]] std::size_t reply_bytes() const { return reply_headers.size() + reply_body.size(); }
+    [[nodiscard]] std::size_t reply_bytes() const {
+        return reply_headers.size() + reply_body.size();
+    }
 };
 
 // Fills the guest ABI's part of the host table. They act on Event through Instance::event.

@@ -74,8 +74,10 @@ std::uint32_t kv_put(std::uint32_t kp, std::uint32_t kl, std::uint32_t vp, std::
     const std::uint8_t* value = checked(call.worker, vp, vl);
     if (kl == 0) return leave(call, kBadArgument);
     if (kl > kKeyBytesMax) return refuse(call, {"key_bytes", kKeyBytesMax, kl});
-    const std::size_t room = kEventOutputBytesMax - std::min(kEventOutputBytesMax, call.event.reply_bytes());
-    if (const LimitHit hit = call.event.state->put(text_at(key, kl), {value, vl}, room)) return refuse(call, hit);
+    const std::size_t room =
+        kEventOutputBytesMax - std::min(kEventOutputBytesMax, call.event.reply_bytes());
+    if (const LimitHit hit = call.event.state->put(text_at(key, kl), {value, vl}, room))
+        return refuse(call, hit);
     return leave(call, 0);
 }
 
@@ -100,17 +102,20 @@ bool well_formed_headers(BytesView bytes) {
     return true;
 }
 
-std::uint32_t http_reply(std::uint32_t status, std::uint32_t hp, std::uint32_t hl, std::uint32_t bp, std::uint32_t bl) {
+std::uint32_t http_reply(
+    std::uint32_t status, std::uint32_t hp, std::uint32_t hl, std::uint32_t bp, std::uint32_t bl) {
     const Call call = enter("http_reply");
     const std::uint8_t* headers = checked(call.worker, hp, hl);
     const std::uint8_t* body = checked(call.worker, bp, bl);
     if (call.event.replied) return leave(call, kNotNow);
     // An informational status ends no exchange, so an actor cannot answer with one.
-    if (status < 200 || status > 599 || !well_formed_headers({headers, hl})) return leave(call, kBadArgument);
+    if (status < 200 || status > 599 || !well_formed_headers({headers, hl}))
+        return leave(call, kBadArgument);
     if (hl > kHeaderBytesMax) return refuse(call, {"reply_headers_bytes", kHeaderBytesMax, hl});
     if (bl > kPayloadBytesMax) return refuse(call, {"reply_bytes", kPayloadBytesMax, bl});
     const std::size_t total = std::size_t{hl} + bl + call.event.state->change_bytes();
-    if (total > kEventOutputBytesMax) return refuse(call, {"event_output_bytes", kEventOutputBytesMax, total});
+    if (total > kEventOutputBytesMax)
+        return refuse(call, {"event_output_bytes", kEventOutputBytesMax, total});
     call.event.replied = true;
     call.event.reply_status = static_cast<std::uint16_t>(status);
     call.event.reply_headers.assign(headers, headers + hl);
@@ -124,7 +129,8 @@ void log_line(std::uint32_t level, std::uint32_t p, std::uint32_t l) {
     Event& event = *static_cast<Event*>(worker.instance().event);
     const std::uint8_t* text = checked(worker, p, l);
     if (event.logs.size() < kLogLinesPerEventMax)
-        event.logs.push_back({std::min(level, 4u), std::string(text_at(text, std::min(l, kLogLineBytesMax)))});
+        event.logs.push_back(
+            {std::min(level, 4u), std::string(text_at(text, std::min(l, kLogLineBytesMax)))});
     else
         ++event.logs_dropped;
     worker.leave_host();

@@ -19,7 +19,8 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 
 template <class T>
 void append(Bytes& out, T value) {
-    for (std::size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+        out.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
 }
 
 template <class T>
@@ -60,7 +61,8 @@ Result<void> seal(int fd) {
 Bytes encode_image(BytesView memory, const std::vector<std::uint64_t>& globals) {
     std::vector<std::uint32_t> chunks;
     for (std::size_t at = 0; at < memory.size(); at += kChunkBytes)
-        if (!all_zero(memory.subspan(at, kChunkBytes))) chunks.push_back(static_cast<std::uint32_t>(at / kChunkBytes));
+        if (!all_zero(memory.subspan(at, kChunkBytes)))
+            chunks.push_back(static_cast<std::uint32_t>(at / kChunkBytes));
 
     Bytes out;
     out.reserve(kHeadBytes + globals.size() * 8 + chunks.size() * (4 + kChunkBytes));
@@ -78,27 +80,39 @@ Bytes encode_image(BytesView memory, const std::vector<std::uint64_t>& globals) 
     return out;
 }
 
-Result<Image> decode_image(BytesView file) {
+Result<std::uint32_t> image_pages(BytesView file) {
     if (file.size() < kHeadBytes || as_text(file.first(kMagic.size())) != kMagic)
         return fail(Code::Corrupt, "the memory image is not one of ours");
-    Image image;
-    image.pages = take<std::uint32_t>(file.data() + 8);
+    const auto pages = take<std::uint32_t>(file.data() + 8);
     const std::uint64_t globals = take<std::uint32_t>(file.data() + 12);
     const std::uint64_t chunks = take<std::uint32_t>(file.data() + 16);
-    if (image.pages > 65535 || file.size() != kHeadBytes + globals * 8 + chunks * (4 + kChunkBytes))
-        return fail(Code::Corrupt, "the memory image's counts do not fit its " + std::to_string(file.size()) + " bytes");
+    if (pages > 65535 || file.size() != kHeadBytes + globals * 8 + chunks * (4 + kChunkBytes))
+        return fail(
+            Code::Corrupt,
+            "the memory image's counts do not fit its " + std::to_string(file.size()) + " bytes");
+    return pages;
+}
+
+Result<Image> decode_image(BytesView file) {
+    Image image;
+    HF_ASSIGN(image.pages, image_pages(file));
+    const auto globals = take<std::uint32_t>(file.data() + 12);
+    const auto chunks = take<std::uint32_t>(file.data() + 16);
 
     const std::uint8_t* at = file.data() + kHeadBytes;
-    for (std::uint64_t i = 0; i < globals; ++i, at += 8) image.globals.push_back(take<std::uint64_t>(at));
-    const std::uint8_t* data = at + chunks * 4;
+    for (std::uint32_t i = 0; i < globals; ++i, at += 8)
+        image.globals.push_back(take<std::uint64_t>(at));
+    const std::uint8_t* data = at + std::size_t{chunks} * 4;
     const std::uint64_t chunk_end = std::uint64_t{image.pages} * (kWasmPageBytes / kChunkBytes);
     HF_ASSIGN(image.memory_fd, new_memfd("hf-wasm-image"));
     if (::ftruncate(image.memory_fd.get(), static_cast<off_t>(image.pages * kWasmPageBytes)) != 0)
         return fail_errno(errno, "sizing a memory image");
-    for (std::uint64_t i = 0; i < chunks; ++i, at += 4, data += kChunkBytes) {
+    for (std::uint32_t i = 0; i < chunks; ++i, at += 4, data += kChunkBytes) {
         const auto chunk = take<std::uint32_t>(at);
-        if (chunk >= chunk_end) return fail(Code::Corrupt, "the memory image has a page beyond its end");
-        HF_TRY(write_at(image.memory_fd.get(), {data, kChunkBytes}, std::size_t{chunk} * kChunkBytes));
+        if (chunk >= chunk_end)
+            return fail(Code::Corrupt, "the memory image has a page beyond its end");
+        HF_TRY(
+            write_at(image.memory_fd.get(), {data, kChunkBytes}, std::size_t{chunk} * kChunkBytes));
     }
     HF_TRY(seal(image.memory_fd.get()));
     return image;

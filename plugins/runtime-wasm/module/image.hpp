@@ -18,6 +18,8 @@ namespace hf::wasm {
 
 // `memory` is pages x 64 KiB long.
 Bytes encode_image(BytesView memory, const std::vector<std::uint64_t>& globals);
+// Checks the counts only. Corrupt when they do not fit the file.
+Result<std::uint32_t> image_pages(BytesView file);
 // Makes the sealed memfd that instances map. Call before the last filter is laid.
 Result<Image> decode_image(BytesView file);
 

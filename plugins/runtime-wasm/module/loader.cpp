@@ -7,16 +7,14 @@
 
 namespace hf::wasm {
 
-Result<const hf_module_v1*> open_descriptor(BytesView so, const std::string& path) {
-    HF_ASSIGN(const UniqueFd fd, sealed_memfd("hf-wasm-module", so));
-    // The sealed copy is what was hashed; the file itself may be exchanged meanwhile by whoever owns the directory.
-    std::string from = "/proc/self/fd/" + std::to_string(fd.get());
-    if (::access(from.c_str(), R_OK) != 0) from = path;
+Result<const hf_module_v1*> open_descriptor(const std::string& path) {
     // NOW: lazy binding takes a loader lock in the middle of guest code. LOCAL: generated names are alike in all modules.
-    void* handle = ::dlopen(from.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         const char* why = ::dlerror();
-        return fail(Code::Corrupt, "loading " + path + ": " + (why != nullptr ? why : "no reason given"));
+        return fail(Code::Corrupt,
+                    std::string("loading the compiled module: ") +
+                        (why != nullptr ? why : "no reason given"));
     }
     return static_cast<const hf_module_v1*>(::dlsym(handle, "hf_module"));
 }
@@ -29,9 +27,16 @@ Result<LoadedModule> load_module(const std::string& file,
     const std::string base = file.ends_with(".so") ? file.substr(0, file.size() - 3) : file;
     HF_ASSIGN(CachedModule cached, read_cached(base));
     if (hash != cached.meta.key && hash != cached.meta.wasm_sha256)
-        return fail(Code::Corrupt, file + " is module " + cached.meta.key + ", asked for was " +
-                                       (hash.empty() ? std::string("none") : hash));
-    HF_ASSIGN(const hf_module_v1* module, open_descriptor(cached.so, base + ".so"));
+        return fail(Code::Corrupt,
+                    file + " is module " + cached.meta.key + ", asked for was " +
+                        (hash.empty() ? std::string("none") : hash));
+    // The sealed copy is what was hashed; the file itself may be exchanged meanwhile by whoever owns the directory.
+    HF_ASSIGN(const UniqueFd sealed, sealed_memfd("hf-wasm-module", cached.so));
+    const std::string copy = "/proc/self/fd/" + std::to_string(sealed.get());
+    if (::access(copy.c_str(), R_OK) != 0)
+        return fail(Code::Unavailable,
+                    "loading " + file + " needs /proc, which is not mounted here");
+    HF_ASSIGN(const hf_module_v1* module, open_descriptor(copy));
     HF_ASSIGN(Image image, decode_image(cached.image));
     LoadedModule out;
     HF_ASSIGN(out.program, Program::create(module, host, std::move(image), worker, pool));

@@ -25,7 +25,7 @@ Result<LoadedModule> load_module(const std::string& file,
                                  Worker& worker,
                                  SlotPool& pool);
 
-// The descriptor of a shared object given as bytes. `path` is used where /proc is not mounted, and in messages.
-Result<const hf_module_v1*> open_descriptor(BytesView so, const std::string& path);
+// Loads a shared object and answers its descriptor, null when it has none. The handle is kept for ever.
+Result<const hf_module_v1*> open_descriptor(const std::string& path);
 
 }  // namespace hf::wasm

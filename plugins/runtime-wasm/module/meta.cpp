@@ -48,7 +48,8 @@ Result<Meta> parse_meta(std::string_view text) {
         json.at("gcc").get_to(meta.gcc);
         return meta;
     } catch (const nlohmann::json::exception& why) {
-        return fail(Code::Corrupt, std::string("the module's .meta file does not read: ") + why.what());
+        return fail(Code::Corrupt,
+                    std::string("the module's .meta file does not read: ") + why.what());
     }
 }
 
@@ -77,8 +78,9 @@ Result<Bytes> read_file(const std::string& path, std::size_t bytes_max) {
     if (::fstat(fd.get(), &facts) != 0) return fail_errno(errno, "looking at " + path);
     if (!S_ISREG(facts.st_mode)) return fail(Code::Invalid, path + " is not a regular file");
     if (static_cast<std::uint64_t>(facts.st_size) > bytes_max)
-        return fail(Code::Invalid, path + " has " + std::to_string(facts.st_size) + " bytes, at most " +
-                                       std::to_string(bytes_max) + " are allowed");
+        return fail(Code::Invalid,
+                    path + " has " + std::to_string(facts.st_size) + " bytes, at most " +
+                        std::to_string(bytes_max) + " are allowed");
     Bytes bytes(static_cast<std::size_t>(facts.st_size));
     std::size_t done = 0;
     while (done < bytes.size()) {
@@ -99,9 +101,11 @@ Result<CachedModule> read_cached(const std::string& base) {
     HF_ASSIGN(out.so, read_file(base + ".so", kSoBytesMax));
     HF_ASSIGN(out.image, read_file(base + ".image", kImageBytesMax));
     if (sha256_hex(out.so) != out.meta.so_sha256)
-        return fail(Code::Corrupt, base + ".so does not have the hash its .meta names: build the module again");
+        return fail(Code::Corrupt,
+                    base + ".so does not have the hash its .meta names: build the module again");
     if (sha256_hex(out.image) != out.meta.image_sha256)
-        return fail(Code::Corrupt, base + ".image does not have the hash its .meta names: build the module again");
+        return fail(Code::Corrupt,
+                    base + ".image does not have the hash its .meta names: build the module again");
     return out;
 }
 

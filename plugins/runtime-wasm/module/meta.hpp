@@ -13,7 +13,7 @@
 namespace hf::wasm {
 
 struct Meta {
-    std::string key;           // 64 hex digits: names module, tools, flags and ABI
+    std::string key;  // 64 hex digits: names module, tools, flags and ABI
     std::string wasm_sha256;
     std::string so_sha256;
     std::string image_sha256;

@@ -19,7 +19,10 @@ std::size_t cost(std::string_view key, std::size_t value_bytes) {
 
 using Offsets = std::vector<flatbuffers::Offset<log::Pair>>;
 
-void add_pair(flatbuffers::FlatBufferBuilder& fbb, Offsets& out, std::string_view key, const std::string* value) {
+void add_pair(flatbuffers::FlatBufferBuilder& fbb,
+              Offsets& out,
+              std::string_view key,
+              const std::string* value) {
     const BytesView key_bytes = as_bytes(key);
     const auto key_at = fbb.CreateVector(key_bytes.data(), key_bytes.size());
     flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>> value_at;
@@ -35,18 +38,22 @@ Bytes finish(flatbuffers::FlatBufferBuilder& fbb, const Offsets& pairs) {
 }  // namespace
 
 std::string LimitHit::sentence() const {
-    return std::string("limit ") + name + ": " + std::to_string(allowed) + " allowed, " + std::to_string(asked) +
-           " asked for";
+    return std::string("limit ") + name + ": " + std::to_string(allowed) + " allowed, " +
+           std::to_string(asked) + " asked for";
 }
 
 UnitState::UnitState(std::uint32_t state_max)
-    : state_max_(std::min<std::size_t>(state_max == 0 ? kPayloadBytesMax : state_max, kPayloadBytesMax) -
-                 kChangeSetHeadBytes) {}
+    : state_max_(
+          std::min<std::size_t>(state_max == 0 ? kPayloadBytesMax : state_max, kPayloadBytesMax) -
+          kChangeSetHeadBytes) {}
 
 Result<void> UnitState::fold(BytesView change_set, bool base) {
-    flatbuffers::Verifier verifier(change_set.data(), change_set.size(), kVerifyDepthMax, kPairsMax);
+    flatbuffers::Verifier verifier(
+        change_set.data(), change_set.size(), kVerifyDepthMax, kPairsMax);
     if (!verifier.VerifyBuffer<log::ChangeSet>(nullptr))
-        return fail(Code::Corrupt, "a stored entry of " + std::to_string(change_set.size()) + " bytes is not a ChangeSet");
+        return fail(
+            Code::Corrupt,
+            "a stored entry of " + std::to_string(change_set.size()) + " bytes is not a ChangeSet");
     if (base) {
         pairs_.clear();
         bytes_ = 0;
@@ -56,7 +63,8 @@ Result<void> UnitState::fold(BytesView change_set, bool base) {
     for (const log::Pair* pair : *pairs) {
         const std::string_view key = as_text({pair->key()->data(), pair->key()->size()});
         if (key.empty() || key.size() > kKeyBytesMax)
-            return fail(Code::Corrupt, "a stored entry has a key of " + std::to_string(key.size()) + " bytes");
+            return fail(Code::Corrupt,
+                        "a stored entry has a key of " + std::to_string(key.size()) + " bytes");
         auto at = pairs_.find(key);
         if (at != pairs_.end()) bytes_ -= cost(key, at->second.bytes.size());
         if (pair->value() == nullptr) {
@@ -67,7 +75,8 @@ Result<void> UnitState::fold(BytesView change_set, bool base) {
         at->second.bytes = as_text({pair->value()->data(), pair->value()->size()});
         bytes_ += cost(key, at->second.bytes.size());
         if (bytes_ > kFoldBytesMax)
-            return fail(Code::Corrupt, "the stored state is above " + std::to_string(kFoldBytesMax) + " bytes");
+            return fail(Code::Corrupt,
+                        "the stored state is above " + std::to_string(kFoldBytesMax) + " bytes");
     }
     return {};
 }
@@ -108,7 +117,9 @@ LimitHit UnitState::put(std::string_view key, BytesView value, std::size_t room)
     const std::size_t changes_after = kChangeSetHeadBytes + change_bytes_ - already + new_cost;
     const std::size_t allowed = std::min(room, kPayloadBytesMax);
     if (changes_after > allowed)
-        return {room < kPayloadBytesMax ? "event_output_bytes" : "changes_bytes", allowed, changes_after};
+        return {room < kPayloadBytesMax ? "event_output_bytes" : "changes_bytes",
+                allowed,
+                changes_after};
 
     if (at == pairs_.end()) {
         at = pairs_.emplace(key, Value{{}, 0, false}).first;
@@ -141,7 +152,8 @@ Bytes UnitState::encode_changes() const {
     Offsets pairs;
     pairs.reserve(undo_.size());
     for (const Undo& undo : undo_)
-        add_pair(fbb, pairs, undo.at->first, undo.at->second.present ? &undo.at->second.bytes : nullptr);
+        add_pair(
+            fbb, pairs, undo.at->first, undo.at->second.present ? &undo.at->second.bytes : nullptr);
     return finish(fbb, pairs);
 }
 

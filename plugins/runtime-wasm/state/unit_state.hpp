@@ -49,7 +49,9 @@ public:
     // False when the key was not there.
     bool remove(std::string_view key);
     // Encoded size of this event's changes so far, an upper bound; 0 when there are none.
-    [[nodiscard]] std::size_t change_bytes() const { return undo_.empty() ? 0 : kChangeSetHeadBytes + change_bytes_; }
+    [[nodiscard]] std::size_t change_bytes() const {
+        return undo_.empty() ? 0 : kChangeSetHeadBytes + change_bytes_;
+    }
     [[nodiscard]] bool changed() const { return !undo_.empty(); }
     // This event's changes in the order the keys were first touched; call before commit().
     [[nodiscard]] Bytes encode_changes() const;

@@ -1,0 +1,23 @@
+// The plugin's own settings, from Configure. An unknown key refuses the start and names the known ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "abi/base/result.hpp"
+
+namespace hf::wasm {
+
+struct Settings {
+    // 2 mappings a unit, 3 when its memory has grown, below vm.max_map_count (65 530 unless raised).
+    std::size_t resident_units_max = 20'000;
+};
+
+Result<Settings> read_settings(
+    const std::vector<std::pair<std::string_view, std::string_view>>& pairs);
+
+}  // namespace hf::wasm

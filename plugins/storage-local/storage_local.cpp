@@ -1,6 +1,10 @@
 #include "plugins/storage-local/storage_local.hpp"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -114,9 +118,11 @@ Result<void> StorageLocal::configure(const abi::Configure& configure, sdk::Conte
         context.log(abi::LogLevel::Info,
                     "cleared " + std::to_string(bucket_->stale_readers()) +
                         " readers of dead processes from the store");
-    committer_ = std::make_unique<Committer>(*bucket_, [this](std::vector<Finished> finished) {
-        context_->post([this, done = std::move(finished)] { on_committed(done); });
-    });
+    bell_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!bell_.valid()) return fail_errno(errno, "making the committer's bell");
+    context.watch(bell_.get(), [this] { on_committed(); });
+    committer_ = std::make_unique<Committer>(
+        *bucket_, [this](std::vector<Finished> finished) { deliver(std::move(finished)); });
     return {};
 }
 
@@ -278,9 +284,27 @@ void StorageLocal::answer(const Finished& finished) {
         abi::CreateStored(builder, outcome_of(result.outcome), etag, &write_id, reason));
 }
 
-void StorageLocal::on_committed(const std::vector<Finished>& finished) {
-    committer_->settled(finished);
-    for (const Finished& one : finished) answer(one);
+void StorageLocal::deliver(std::vector<Finished> finished) {
+    {
+        const std::lock_guard lock(delivered_mutex_);
+        delivered_.push_back(std::move(finished));
+    }
+    const std::uint64_t one = 1;
+    (void)!::write(bell_.get(), &one, sizeof one);
+}
+
+void StorageLocal::on_committed() {
+    std::uint64_t rung = 0;
+    (void)!::read(bell_.get(), &rung, sizeof rung);
+    std::vector<std::vector<Finished>> batches;
+    {
+        const std::lock_guard lock(delivered_mutex_);
+        batches.swap(delivered_);
+    }
+    for (const std::vector<Finished>& batch : batches) {
+        committer_->settled(batch);
+        for (const Finished& one : batch) answer(one);
+    }
     counts_changed_ = true;
     if (bucket_->broken()) give_up();
     report_counters();

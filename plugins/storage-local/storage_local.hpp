@@ -13,9 +13,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "abi/base/unique_fd.hpp"
 #include "abi/sdk/plugin.hpp"
 #include "plugins/storage-local/bucket.hpp"
 #include "plugins/storage-local/committer.hpp"
@@ -48,11 +50,17 @@ private:
     void on_delete(std::uint64_t req_id, const abi::Delete& erase);
     void submit(Write write);
     void answer(const Finished& finished);
-    void on_committed(const std::vector<Finished>& finished);
+    void deliver(std::vector<Finished> finished);  // the committer's thread
+    void on_committed();
     void report_counters();
     void give_up();
 
     sdk::Context* context_ = nullptr;
+    // What the committer delivered and this thread has not answered yet. Its own bell instead of Context::post, because
+    // the committer may finish a last commit when the link is gone already.
+    UniqueFd bell_;
+    std::mutex delivered_mutex_;
+    std::vector<std::vector<Finished>> delivered_;
     std::unique_ptr<Bucket> bucket_;
     std::unique_ptr<Committer> committer_;
     Counts counts_;

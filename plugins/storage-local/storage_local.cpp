@@ -69,9 +69,9 @@ Result<std::uint64_t> read_number(std::string_view key, std::string_view words) 
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), number);
     if (error != std::errc{} || end != words.data() + words.size() || words.empty())
-        return fail(Code::Invalid,
-                    "storage-local: " + std::string(key) + " is a plain number of bytes, not \"" +
-                        std::string(words) + "\"");
+        return fail(
+            Code::Invalid,
+            std::string(key) + " is a plain number of bytes, not \"" + std::string(words) + "\"");
     return number;
 }
 
@@ -89,14 +89,13 @@ Result<Options> read_settings(const abi::Configure& configure) {
                 HF_ASSIGN(options.map_bytes, read_number(key, value));
             } else {
                 return fail(Code::Invalid,
-                            "storage-local: unknown setting \"" + std::string(key) +
-                                "\"; known are " + std::string(kSettings));
+                            "unknown setting \"" + std::string(key) + "\"; known are " +
+                                std::string(kSettings));
             }
         }
     }
     if (options.directory.empty())
-        return fail(Code::Invalid,
-                    "storage-local: the setting path (the store's directory) is missing");
+        return fail(Code::Invalid, "the setting path (the store's directory) is missing");
     return options;
 }
 

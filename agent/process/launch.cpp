@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -222,8 +223,11 @@ Result<int> reap(const UniqueFd& pidfd) {
     siginfo_t info{};
     int rc = 0;
     do {
-        rc = ::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED);
-    } while (rc != 0 && errno == EINTR);
+        // libuv has made it non-blocking, which waitid heeds: wait here.
+        pollfd waiting{pidfd.get(), POLLIN, 0};
+        rc = ::poll(&waiting, 1, -1);
+        if (rc >= 0) rc = ::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED);
+    } while (rc != 0 && (errno == EINTR || errno == EAGAIN));
     if (rc != 0) return fail_errno(errno, "reaping");
     if (info.si_code == CLD_EXITED) return info.si_status << 8;
     return info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);

@@ -41,7 +41,9 @@ struct Outcome {
         for (const std::string& line : lines) all += line + "\n";
         return all;
     }
-    [[nodiscard]] bool said(const std::string& what) const { return text().find(what) != std::string::npos; }
+    [[nodiscard]] bool said(const std::string& what) const {
+        return text().find(what) != std::string::npos;
+    }
 };
 
 // A loop and a spawner. Everything it started has ended when it goes.
@@ -53,12 +55,14 @@ public:
             options.jail_binary = unfiltered ? UNFILTERED_JAIL : HOLDFAST_JAIL;
             options.uid_base = 910000;
             options.stderr_lines_per_second = lines_per_second;
-            auto made = Spawner::create(loop.get(), options,
-                                        [this](const std::string& name, const std::string& line, std::uint64_t dropped) {
-                                            if (watched_ == nullptr) return;
-                                            watched_->lines.push_back(line);
-                                            watched_->dropped += dropped;
-                                        });
+            auto made = Spawner::create(
+                loop.get(),
+                options,
+                [this](const std::string& name, const std::string& line, std::uint64_t dropped) {
+                    if (watched_ == nullptr) return;
+                    watched_->lines.push_back(line);
+                    watched_->dropped += dropped;
+                });
             if (!made) std::abort();
             (unfiltered ? unfiltered_ : spawner_) = std::move(made).value();
         }
@@ -135,6 +139,23 @@ inline std::string status_field(pid_t pid, const std::string& key) {
     return "";
 }
 
+// Runs no more: reaped, or a body that whoever inherited it has not buried yet.
+inline bool ended(pid_t pid) {
+    const std::string state = status_field(pid, "State");
+    return state.empty() || state[0] == 'Z' || state[0] == 'X';
+}
+
+// No body of ours lies about.
+inline bool no_zombie() {
+    siginfo_t info{};
+    const int rc = ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT);
+    if (rc == 0 && info.si_pid != 0)
+        std::printf("zombie %d: %s",
+                    info.si_pid,
+                    slurp("/proc/" + std::to_string(info.si_pid) + "/stat").c_str());
+    return rc != 0 || info.si_pid == 0;
+}
+
 // Pids of running (not zombie) processes whose uid is in the range the tests use.
 inline std::vector<pid_t> alive_in_jails() {
     std::vector<pid_t> found;
@@ -144,7 +165,8 @@ inline std::vector<pid_t> alive_in_jails() {
         if (pid <= 0) continue;
         const std::string uid = status_field(pid, "Uid");
         const std::string state = status_field(pid, "State");
-        if (uid.rfind("9100", 0) == 0 && state.rfind("Z", 0) != 0 && state.rfind("X", 0) != 0) found.push_back(pid);
+        if (uid.rfind("9100", 0) == 0 && state.rfind("Z", 0) != 0 && state.rfind("X", 0) != 0)
+            found.push_back(pid);
     }
     ::closedir(dir);
     return found;

@@ -24,18 +24,23 @@ public:
     Loop& operator=(const Loop&) = delete;
     uv_loop_t* get() { return &loop_; }
 
-    // False when it did not become true in time.
+    // False when it did not become true in time. What the loop does not see (a process of another's) is asked for every
+    // few milliseconds.
     bool until(const std::function<bool()>& done, std::uint64_t ms = 20'000) {
-        bool late = false;
-        uv_timer_t* timer = new uv_timer_t;
+        constexpr std::uint64_t kTickMs = 5;
+        auto* timer = new uv_timer_t;
         uv_timer_init(&loop_, timer);
-        timer->data = &late;
         uv_timer_start(
-            timer, [](uv_timer_t* t) { *static_cast<bool*>(t->data) = true; }, ms, 0);
-        while (!late && !done()) uv_run(&loop_, UV_RUN_ONCE);
+            timer, [](uv_timer_t*) {}, kTickMs, kTickMs);
+        const std::uint64_t deadline = uv_now(&loop_) + ms;
+        bool is_done = done();
+        while (!is_done && uv_now(&loop_) < deadline) {
+            uv_run(&loop_, UV_RUN_ONCE);
+            is_done = done();
+        }
         uv_close(reinterpret_cast<uv_handle_t*>(timer),
                  [](uv_handle_t* handle) { delete reinterpret_cast<uv_timer_t*>(handle); });
-        return !late;
+        return is_done;
     }
 
 private:

@@ -55,6 +55,7 @@ Result<Watch> Watch::after(uv_loop_t* loop, std::uint64_t ms, std::function<void
     auto* state = new State;  // as above; a timer's init cannot fail
     state->fn = std::move(fn);
     uv_timer_init(loop, &state->timer);
+    uv_update_time(loop);  // else it counts from the start of this turn
     state->handle = as_handle(&state->timer);
     state->timer.data = state;
     Watch watch(state);

@@ -1,0 +1,374 @@
+"""A real holdfastd for one test: its own temporary directory, loopback, port 0, ended by pid.
+
+Nothing here trusts the product's word where the outside can be asked: /proc for processes, sockets for answers.
+"""
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+BIN = os.environ.get("HOLDFAST_TEST_BIN", "build/bin")
+LONG = os.environ.get("HOLDFAST_LONG") == "1"
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+READY_S = 30     # a start on a loaded two-core machine, module build included
+
+
+def wait_for(what, condition, seconds=20, step=0.02):
+    """Waits for something seen from outside; fails by name. The only place in the suite that sleeps."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"did not happen within {seconds} s: {what}")
+        time.sleep(step)
+
+
+def alive(pid):
+    """A live process, zombies excluded."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children(pid):
+    out = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == pid:
+            out.append(int(entry))
+    return out
+
+
+def descendants(pid):
+    out, todo = [], [pid]
+    while todo:
+        for child in children(todo.pop()):
+            out.append(child)
+            todo.append(child)
+    return out
+
+
+class Node:
+    """One node. `toml` is merged over the defaults: {"plugin.runtime": {"instances": 1}}; None removes a key or table."""
+
+    def __init__(self, directory, toml=None, classes=("counter",)):
+        self.dir = directory
+        self.data = os.path.join(directory, "data")
+        self.config = os.path.join(directory, "agent.toml")
+        self.process = None
+        self.address = None
+        tables = {
+            "node": {"id": "n1", "data": self.data},
+            "plugin.gateway": {"use": "gateway-http", "listen": "127.0.0.1:0"},
+            "plugin.storage": {"use": "storage-local", "map_bytes": "256MiB"},
+            "plugin.runtime": {"use": "runtime-wasm", "instances": 2},
+            "plugin.placement": {"use": "scheduler", "policy": "rendezvous"},
+            "plugin.drain": {"use": "scheduler", "policy": "paced"},
+        }
+        for name in classes:
+            tables[f"class.{name}"] = {"module": os.path.join(os.path.dirname(BIN), "examples", "actors", name + ".wasm")}
+        for table, values in (toml or {}).items():
+            if values is None:
+                tables.pop(table, None)
+                continue
+            target = tables.setdefault(table, {})
+            for key, value in values.items():
+                if value is None:
+                    target.pop(key, None)
+                else:
+                    target[key] = value
+        self.tables = tables
+        self.write_config()
+
+    def write_config(self):
+        with open(self.config, "w", encoding="utf-8") as file:
+            for table, values in self.tables.items():
+                file.write(f"[{table}]\n")
+                for key, value in values.items():
+                    file.write(f"{key} = {json.dumps(value, ensure_ascii=False)}\n")
+
+    # --- life ---
+    def start(self, wait=True, wrapper=(), env=None, args=()):
+        self.out = open(os.path.join(self.dir, "stdout"), "ab")
+        self.err = open(os.path.join(self.dir, "stderr"), "ab")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.data, "run", "address"))
+        self.process = subprocess.Popen([*wrapper, os.path.join(BIN, "holdfastd"), "--config", self.config, *args],
+                                        stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err,
+                                        env={**os.environ, **(env or {})}, cwd=self.dir)
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, seconds=READY_S):
+        path = os.path.join(self.data, "run", "address")
+
+        def ready():
+            if self.process.poll() is not None:
+                raise AssertionError(f"holdfastd ended with {self.process.returncode}:\n{self.stderr()[-3000:]}")
+            if not os.path.exists(path):
+                return None
+            with open(path, encoding="ascii") as file:
+                return file.read().strip() or None
+        self.address = wait_for("the node is ready", ready, seconds)
+        self.host, port = self.address.rsplit(":", 1)
+        self.port = int(port)
+        return self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def stderr(self):
+        with open(os.path.join(self.dir, "stderr"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def stop(self, sig=signal.SIGTERM, seconds=40):
+        """Ends the node and proves that nothing of it is left. Returns the exit code."""
+        if self.process is None or self.process.poll() is not None:
+            return None if self.process is None else self.process.returncode
+        family = descendants(self.process.pid)
+        self.process.send_signal(sig)
+        code = self.process.wait(timeout=seconds)
+        wait_for(f"no process of the node is left of {family}", lambda: not [p for p in family if alive(p)], 5)
+        return code
+
+    # --- asking ---
+    def http(self, method, path, body=None, headers=None, timeout=40):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        try:
+            connection.request(method, path, body=body, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, dict((k.lower(), v) for k, v in answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def post(self, path, **kw):
+        return self.http("POST", path, **kw)
+
+    def cli(self, *args, check=True, timeout=60):
+        done = subprocess.run([os.path.join(BIN, "holdfast"), "--node", self.data, *args, "--json"], text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout,
+                              check=False)
+        if check and done.returncode != 0:
+            raise AssertionError(f"holdfast {' '.join(args)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        answer = None
+        with contextlib.suppress(json.JSONDecodeError):
+            answer = json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else None
+            if answer is None or not isinstance(answer, dict):
+                answer = json.loads(done.stdout)
+        if answer is None:
+            with contextlib.suppress(json.JSONDecodeError):
+                answer = json.loads(done.stdout)
+        return (answer if check else (done.returncode, answer, done.stdout + done.stderr))
+
+    def status(self):
+        return self.cli("status")
+
+    def plugins(self):
+        return {row["name"]: row for row in self.cli("plugins")["plugins"]}
+
+    def plugin_pid(self, name, instance=0):
+        """The pid of a serving instance; waits for one."""
+        def pid():
+            rows = [r for r in self.plugins()[name]["instances"] if r["index"] == instance]
+            return rows and rows[0].get("state") == "serving" and rows[0].get("pid")
+        return wait_for(f"{name}/{instance} serves", pid)
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+class Load:
+    """Numbered POSTs to ledger actors from several threads; each id is sent once and its end is recorded.
+
+    results[id] = (status, reason): status 0 is a connection that broke (the answer is not known).
+    """
+
+    def __init__(self, node, actors=8, threads=4, rate=None, path="/actor/ledger/{actor}/add", class_prefix="a"):
+        self.node, self.actors, self.rate, self.path, self.prefix = node, actors, rate, path, class_prefix
+        self.results, self.where, self.lock = {}, {}, threading.Lock()
+        self.latencies = []
+        self.next_id = 0
+        self.stopping = threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(i,), daemon=True) for i in range(threads)]
+
+    def start(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def _run(self, number):
+        connection = None
+        gap = len(self.threads) / self.rate if self.rate else 0
+        due = time.monotonic()
+        while not self.stopping.is_set():
+            with self.lock:
+                self.next_id += 1
+                ident = self.next_id
+            actor = f"{self.prefix}{ident % self.actors}"
+            begun = time.monotonic()
+            try:
+                if connection is None:
+                    connection = http.client.HTTPConnection(self.node.host, self.node.port, timeout=60)
+                connection.request("POST", self.path.format(actor=actor), headers={"x-request-id": f"{ident:016d}"})
+                answer = connection.getresponse()
+                body = answer.read()
+                end = (answer.status, body[:200])
+                if answer.will_close:
+                    connection.close()
+                    connection = None
+            except (OSError, http.client.HTTPException) as error:
+                end = (0, repr(error))
+                if connection is not None:
+                    connection.close()
+                connection = None
+            with self.lock:
+                self.results[ident] = end
+                self.where[ident] = actor
+                self.latencies.append((begun, time.monotonic() - begun))
+            if gap:
+                due += gap
+                self.stopping.wait(max(0, due - time.monotonic()))
+            elif end[0] == 503:
+                self.stopping.wait(0.01)
+
+    def count(self, status=200):
+        with self.lock:
+            return sum(1 for end in self.results.values() if end[0] == status)
+
+    def stop(self):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join(70)
+            if thread.is_alive():
+                raise AssertionError("a request of the load never ended")
+        return self
+
+    def verify(self, test, allow=(200, 503, 504)):
+        """Each id answered 200 was applied exactly once, each 503 never, any other at most once."""
+        strange = {i: e for i, e in self.results.items() if e[0] not in allow}
+        test.assertFalse(dict(list(strange.items())[:5]), "answers that are not allowed here")
+        for ident, (status, reason) in self.results.items():
+            times = self.node_times(self.where[ident], ident)
+            if status == 200:
+                test.assertEqual(times, 1, f"id {ident} was answered 200 and applied {times} times")
+            elif status == 503:
+                test.assertEqual(times, 0, f"id {ident} was refused ({reason}) and applied {times} times")
+            else:
+                test.assertLessEqual(times, 1, f"id {ident} ({status}) was applied {times} times")
+
+    def node_times(self, actor, ident):
+        if not hasattr(self, "_ledgers"):
+            self._ledgers = {}
+        if actor not in self._ledgers:
+            self._ledgers[actor] = self._read_ledger(actor)
+        return self._ledgers[actor].get(ident, 0)
+
+    def _read_ledger(self, actor):
+        status, _, body = self.node.http("GET", f"/actor/ledger/{actor}/list")
+        if status != 200:
+            raise AssertionError(f"the ledger of {actor} cannot be read: {status} {body[:200]}")
+        out = {}
+        for line in body.decode().split():
+            ident, times = line.split(":")
+            out[int(ident)] = int(times)
+        return out
+
+
+class Case(unittest.TestCase):
+    """One temporary directory, nodes that are ended whatever happens, and the common checks after each test."""
+    maxDiff = None
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="holdfast-test-")
+        os.chmod(self.dir, 0o755)
+        self.nodes = []
+        self.extra = []   # other processes to end
+        self.shm_before = set(os.listdir("/dev/shm"))
+
+    def node(self, toml=None, classes=("counter",), name="node", start=True, **kw):
+        directory = os.path.join(self.dir, name)
+        os.makedirs(directory, exist_ok=True)
+        node = Node(directory, toml, classes)
+        self.nodes.append(node)
+        if start:
+            node.start(**kw)
+        return node
+
+    def tearDown(self):
+        left = []
+        for node in self.nodes:
+            if node.process is not None and node.process.poll() is None:
+                family = descendants(node.process.pid)
+                node.process.kill()
+                node.process.wait()
+                end = time.monotonic() + 5
+                while [p for p in family if alive(p)] and time.monotonic() < end:
+                    time.sleep(0.02)
+                left += [p for p in family if alive(p)]
+            for stream in ("out", "err"):
+                if hasattr(node, stream):
+                    getattr(node, stream).close()
+        for process in self.extra:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        failed = any(error for _, error in getattr(self._outcome, "errors", [])) or bool(
+            getattr(getattr(self._outcome, "result", None), "failures", None))
+        if failed and os.environ.get("HOLDFAST_KEEP"):
+            print("kept:", self.dir)
+        else:
+            shutil.rmtree(self.dir, ignore_errors=True)
+        self.assertFalse(left, "processes left after the node was killed")
+        self.assertFalse(set(os.listdir("/dev/shm")) - self.shm_before, "left in /dev/shm")
+
+    def common_checks(self, node, pid=None, fds_before=None):
+        """After every case: same daemon, no zombie, descriptors as before, the next 100 requests succeed."""
+        if pid is not None:
+            self.assertEqual(node.pid, pid)
+        self.assertIsNone(node.process.poll(), "holdfastd is alive")
+        zombies = []
+        for child in descendants(node.pid):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                with open(f"/proc/{child}/stat", encoding="ascii", errors="replace") as file:
+                    if file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                        zombies.append(child)
+        self.assertFalse(zombies, "zombies")
+        if fds_before is not None:
+            wait_for(f"descriptors are back near {fds_before}", lambda: node.fds() <= fds_before + 5)
+        for _ in range(100):
+            status, _, body = node.post("/actor/counter/common-checks")
+            self.assertEqual(status, 200, body)
+
+
+def raw(node, data, timeout=10):
+    """Sends bytes as they are, reads until the peer closes or the time is up."""
+    with socket.create_connection((node.host, node.port), timeout=timeout) as connection:
+        connection.sendall(data)
+        out = b""
+        with contextlib.suppress(socket.timeout):
+            while True:
+                piece = connection.recv(65536)
+                if not piece:
+                    break
+                out += piece
+        return out

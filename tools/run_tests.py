@@ -1,0 +1,130 @@
+#!/usr/bin/python3
+"""Runs the suites, prints the time of each, and ends with the plain line `N passed, N failed`.
+
+Suites unit, abi, conformance, sim, tidy and long are meson tests; `system` is tests/system. A skipped test is printed with
+its reason and counted apart. With --all the sanitizer builds and the long suites run as well.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MESON_SUITES = ["unit", "abi", "conformance", "sim", "tidy"]
+SKIP_EXIT = 77
+
+
+class Tally:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.times = []
+
+    def add(self, passed, failed, skipped=0):
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+
+
+def meson_suite(tally, build, suite, label, env=None, timeout_multiplier=1):
+    log = os.path.join(build, "meson-logs", "testlog.json")
+    if os.path.exists(log):
+        os.unlink(log)
+    start = time.monotonic()
+    subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--suite", suite, "--num-processes", "2",
+                    "--timeout-multiplier", str(timeout_multiplier)],
+                   env={**os.environ, "PATH": "/usr/bin:/bin:" + os.environ["PATH"], **(env or {})},
+                   stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)
+    passed = failed = skipped = 0
+    if os.path.exists(log):
+        with open(log, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                test = json.loads(line)
+                result = test["result"]
+                output = test.get("stdout", "") or ""
+                for text in output.splitlines():
+                    if text.startswith("skipped:"):
+                        print(f"  {test['name']}: {text}")
+                if result in ("OK", "EXPECTEDFAIL"):
+                    passed += 1
+                elif result == "SKIP":
+                    skipped += 1
+                else:
+                    failed += 1
+                    print(f"FAILED {label} {test['name']}: {result}\n{output[-6000:]}\n{(test.get('stderr') or '')[-6000:]}")
+    if passed + failed + skipped == 0:
+        failed = 1
+        print(f"FAILED {label}: the suite has no tests")
+    seconds = time.monotonic() - start
+    tally.add(passed, failed, skipped)
+    tally.times.append((label, seconds, passed, failed))
+    print(f"{label}: {passed} passed, {failed} failed, {skipped} skipped in {seconds:.0f} s", flush=True)
+
+
+def system_suite(tally, build, label, extra, env=None):
+    start = time.monotonic()
+    result = os.path.join(build, "system-results.json")
+    if os.path.exists(result):
+        os.unlink(result)
+    subprocess.run(["/usr/bin/python3", os.path.join(ROOT, "tests", "system", "run.py"), "--bin", os.path.join(build, "bin"),
+                    "--results", result, *extra], env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, check=False)
+    passed, failed, skipped = 0, 1, 0
+    if os.path.exists(result):
+        with open(result, encoding="utf-8") as file:
+            counts = json.load(file)
+        passed, failed, skipped = counts["passed"], counts["failed"], counts["skipped"]
+    seconds = time.monotonic() - start
+    tally.add(passed, failed, skipped)
+    tally.times.append((label, seconds, passed, failed))
+    print(f"{label}: {passed} passed, {failed} failed, {skipped} skipped in {seconds:.0f} s", flush=True)
+
+
+def sanitized(tally, kind, run):
+    start = time.monotonic()
+    built = subprocess.run([os.path.join(ROOT, "dev"), "build-sanitized", kind], stdin=subprocess.DEVNULL, check=False)
+    if built.returncode != 0:
+        tally.add(0, 1)
+        print(f"FAILED the build with {kind}")
+        return
+    print(f"build with {kind}: {time.monotonic() - start:.0f} s", flush=True)
+    run(os.path.join(ROOT, "build-" + kind))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--all", action="store_true", help="add sanitizer builds, long storms and thousands of seeds")
+    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system long; default: all but long")
+    options = parser.parse_args()
+    build = os.path.join(ROOT, "build")
+    tally = Tally()
+    suites = options.suites or [*MESON_SUITES, "system"]
+    for suite in suites:
+        if suite == "system":
+            system_suite(tally, build, "system", ["--long"] if options.all else [])
+        else:
+            meson_suite(tally, build, suite, suite, timeout_multiplier=3)
+    if options.all and not options.suites:
+        meson_suite(tally, build, "long", "long", timeout_multiplier=3)
+        asan = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+
+        def address(directory):
+            for suite in ("unit", "abi", "conformance", "sim"):
+                meson_suite(tally, directory, suite, suite + " (asan+ubsan)", asan, 8)
+
+        def thread(directory):
+            meson_suite(tally, directory, "threads", "threads (tsan)", {"TSAN_OPTIONS": "halt_on_error=1"}, 8)
+
+        sanitized(tally, "address,undefined", address)
+        sanitized(tally, "thread", thread)
+    print("\ntime per suite:")
+    for label, seconds, passed, failed in tally.times:
+        print(f"  {label:28} {seconds:6.0f} s   {passed} passed, {failed} failed")
+    if tally.skipped:
+        print(f"skipped, with the reasons above: {tally.skipped}")
+    print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

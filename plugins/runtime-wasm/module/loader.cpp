@@ -31,8 +31,9 @@ Result<LoadedModule> load_module(const std::string& file,
                     file + " is module " + cached.meta.key + ", asked for was " +
                         (hash.empty() ? std::string("none") : hash));
     // The sealed copy is what was hashed; the file itself may be exchanged meanwhile by whoever owns the directory.
-    HF_ASSIGN(const UniqueFd sealed, sealed_memfd("hf-wasm-module", cached.so));
-    const std::string copy = "/proc/self/fd/" + std::to_string(sealed.get());
+    HF_ASSIGN(UniqueFd sealed, sealed_memfd("hf-wasm-module", cached.so));
+    // Never closed: the loader knows objects by name, and a number used again would be answered with the old module.
+    const std::string copy = "/proc/self/fd/" + std::to_string(sealed.release());
     if (::access(copy.c_str(), R_OK) != 0)
         return fail(Code::Unavailable,
                     "loading " + file + " needs /proc, which is not mounted here");

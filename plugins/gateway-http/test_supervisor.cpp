@@ -1,0 +1,283 @@
+#include "plugins/gateway-http/test_supervisor.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+
+#include "abi/base/bytes.hpp"
+#include "abi/base/check.hpp"
+#include "abi/base/clock.hpp"
+
+namespace hf::gateway {
+
+namespace {
+
+constexpr std::uint64_t kGeneration = 7;
+constexpr std::uint64_t kConfigureId = 1;
+constexpr std::size_t kBudget = 256;
+constexpr auto kPatience = std::chrono::seconds(10);  // sanitizer builds on a busy machine
+constexpr std::int64_t kNsPerMs = 1'000'000;
+constexpr std::string_view kHundred =
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123"
+    "456789";
+
+Bytes one_header(std::string_view name, std::string_view value) {
+    Bytes bytes;
+    FlatWriter writer(bytes);
+    writer.field(name);
+    writer.field(value);
+    return bytes;
+}
+
+std::string describe(BytesView event, std::string_view& body) {
+    FlatReader reader(event);
+    std::string_view method;
+    std::string_view url;
+    std::uint32_t count = 0;
+    HF_CHECK(reader.field(method) && reader.field(url) && reader.u32(count),
+             "the event is well-formed");
+    std::string text = std::string(method) + " " + std::string(url) + "|";
+    for (std::uint32_t i = 0; i < count; ++i) {
+        std::string_view name;
+        std::string_view value;
+        HF_CHECK(reader.field(name) && reader.field(value), "the event is well-formed");
+        text += std::string(name) + "=" + std::string(value) + "|";
+    }
+    HF_CHECK(reader.field(body) && reader.done(), "the event is well-formed");
+    return text + std::string(body);
+}
+
+BytesView view_of(const flatbuffers::Vector<std::uint8_t>& bytes) {
+    return {bytes.data(), bytes.size()};
+}
+
+}  // namespace
+
+TestSupervisor::TestSupervisor(const Options& options) : options_(options) {
+    listener_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    bell_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const int one = 1;
+    (void)::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(options.port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    // SAFETY: the socket calls take any address by its common head.
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    HF_CHECK(::bind(listener_.get(), generic, size) == 0 && ::listen(listener_.get(), 4096) == 0 &&
+                 ::getsockname(listener_.get(), generic, &size) == 0,
+             "a test needs a loopback port");
+    port_ = ntohs(address.sin_port);
+    auto created = port::Channel::create(pool_, options.sizes, kGeneration, abi::Kind::Gateway);
+    HF_CHECK(created.ok(), "a test needs a link");
+    channel_ = std::move(created).value();
+    child_ = rig::Child(options.binary, {"--kind", "gateway"}, channel_->take_plugin_end());
+    HF_CHECK(channel_->attach({{"listener0", listener_.get()}}).ok(), "a test needs a link");
+    thread_ = std::thread([this] { run(); });
+    wait_until([this](const Seen&) { return ready_ || !error_.empty(); });
+}
+
+TestSupervisor::~TestSupervisor() {
+    ends_ = true;
+    command([] {});
+    thread_.join();
+}
+
+void TestSupervisor::run() {
+    while (!ends_) {
+        const auto more =
+            channel_->drain(kBudget, [this](const port::Received& received) { handle(received); });
+        std::vector<std::function<void()>> commands;
+        {
+            const std::lock_guard lock(mutex_);
+            if (!more.ok()) {
+                seen_.fault = more.error().message;
+                if (error_.empty()) error_ = seen_.fault;
+            }
+            commands.swap(commands_);
+        }
+        for (const auto& command : commands) command();
+        channel_->flush();
+        if ((more.ok() && *more) || !channel_->before_block()) continue;
+        std::array<pollfd, 3> fds{pollfd{channel_->bell_fd(), POLLIN, 0},
+                                  pollfd{bell_.get(), POLLIN, 0},
+                                  pollfd{channel_->control_fd(), POLLIN, 0}};
+        (void)::poll(fds.data(), fds.size(), -1);
+        std::uint64_t count = 0;
+        if ((fds[1].revents & POLLIN) != 0) (void)!::read(bell_.get(), &count, sizeof(count));
+        if ((fds[2].revents & POLLHUP) == 0) continue;
+        (void)channel_->drain_final([this](const port::Received& received) { handle(received); });
+        const std::lock_guard lock(mutex_);
+        if (error_.empty()) error_ = "the process ended";
+        return;
+    }
+}
+
+void TestSupervisor::handle(const port::Received& received) {
+    if (received.type == abi::Body::Greet) {
+        auto& fbb = channel_->builder();
+        channel_->notify(abi::CreateWelcome(fbb, 0, kGeneration, fbb.CreateString("test-node")));
+        auto& again = channel_->builder();
+        std::vector<flatbuffers::Offset<abi::Setting>> settings;
+        for (const auto& [key, value] : options_.settings)
+            settings.push_back(abi::CreateSettingDirect(again, key.c_str(), value.c_str()));
+        const auto list = again.CreateVector(settings);
+        const auto tenant = again.CreateString("default");
+        channel_->request(
+            kConfigureId, abi::CreateConfigure(again, 0, list, 42, tenant, 0, 0, 1), 0, 0);
+        return;
+    }
+    if (received.type == abi::Body::Request) {
+        {
+            const std::lock_guard lock(mutex_);
+            ++seen_.requests;
+            seen_.deadline_ns = received.deadline_ns;
+        }
+        return handle_request(received.req_id, received.as<abi::Request>());
+    }
+    const std::lock_guard lock(mutex_);
+    switch (received.type) {
+        case abi::Body::Ready: {
+            const auto& ready = received.as<abi::Ready>();
+            if (ready.error() != nullptr) error_ = ready.error()->str();
+            ready_ = ready.ok();
+            return;
+        }
+        case abi::Body::Query: {
+            ++seen_.queries;
+            auto& fbb = channel_->builder();
+            const std::string page = received.as<abi::Query>().page()->str();
+            const auto type = fbb.CreateString("text/plain");
+            const auto body = fbb.CreateVector(as_bytes(page).data(), page.size());
+            channel_->reply(received.req_id, abi::CreateQueried(fbb, 200, type, body));
+            return;
+        }
+        case abi::Body::Cancelled:
+            ++seen_.cancelled;
+            return;
+        case abi::Body::Log:
+            seen_.logs.push_back(received.as<abi::Log>().text()->str());
+            return;
+        case abi::Body::Counters:
+            for (const abi::Counter* counter : *received.as<abi::Counters>().values())
+                seen_.counters[counter->name()->str()] = counter->value();
+            return;
+        default:
+            return;
+    }
+}
+
+void TestSupervisor::reply(std::uint64_t id, unsigned status, BytesView headers, BytesView body) {
+    auto& fbb = channel_->builder();
+    const auto header_bytes = fbb.CreateVector(headers.data(), headers.size());
+    const auto body_bytes = fbb.CreateVector(body.data(), body.size());
+    const auto sent = channel_->reply(id,
+                                      abi::CreateReply(fbb,
+                                                       static_cast<std::uint16_t>(status),
+                                                       abi::ReplyReason::Ok,
+                                                       0,
+                                                       header_bytes,
+                                                       body_bytes));
+    HF_CHECK(sent == port::Sent::Now || sent == port::Sent::Queued, "a reply fits");
+}
+
+void TestSupervisor::handle_request(std::uint64_t id, const abi::Request& request) {
+    static const Bytes kType = one_header("Content-Type", "text/plain");
+    const std::string_view class_name = request.class_name()->string_view();
+    if (class_name == "fixed") return reply(id, 200, kType, as_bytes(kHundred));
+    const std::string name = request.name()->str();
+    std::string_view body;
+    const std::string text = describe(view_of(*request.event()), body);
+    if (class_name == "echo") return reply(id, 200, kType, as_bytes(text));
+    if (class_name == "body") return reply(id, 200, kType, as_bytes(body));
+    if (class_name == "status")
+        return reply(id, static_cast<unsigned>(std::atoi(name.c_str())), kType, as_bytes(kHundred));
+    if (class_name == "header") return reply(id, 200, one_header("x", name), {});
+    if (class_name == "size")
+        return reply(id,
+                     200,
+                     kType,
+                     as_bytes(std::string(static_cast<std::size_t>(std::atoi(name.c_str())), 's')));
+    if (class_name == "hold") {
+        const std::lock_guard lock(mutex_);
+        held_.push_back(id);
+        seen_.held = held_.size();
+        seen_.client = request.client()->str();
+        return;
+    }
+    auto& fbb = channel_->builder();
+    const auto reason = static_cast<abi::ReplyReason>(std::atoi(name.c_str()));
+    const auto why = fbb.CreateString("why: " + name);
+    channel_->reply(id, abi::CreateReply(fbb, 0, reason, 1500, 0, 0, why));
+}
+
+void TestSupervisor::command(std::function<void()> what) {
+    {
+        const std::lock_guard lock(mutex_);
+        commands_.push_back(std::move(what));
+    }
+    const std::uint64_t one = 1;
+    (void)!::write(bell_.get(), &one, sizeof(one));
+}
+
+TestSupervisor::Seen TestSupervisor::seen() {
+    const std::lock_guard lock(mutex_);
+    return seen_;
+}
+
+bool TestSupervisor::wait_until(const std::function<bool(const Seen&)>& done) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    for (;;) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (done(seen_)) return true;
+        }
+        if (std::chrono::steady_clock::now() > end) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+void TestSupervisor::release() {
+    command([this] {
+        std::vector<std::uint64_t> held;
+        {
+            const std::lock_guard lock(mutex_);
+            held.swap(held_);
+            seen_.held = 0;
+        }
+        for (const std::uint64_t id : held) reply(id, 200, {}, as_bytes("released"));
+    });
+}
+
+void TestSupervisor::shed(std::int64_t within_ms) {
+    command([this, within_ms] {
+        const std::int64_t deadline = within_ms == 0 ? 0 : monotonic_ns() + within_ms * kNsPerMs;
+        channel_->notify(abi::CreateShed(channel_->builder(), deadline));
+    });
+}
+
+void TestSupervisor::stop() {
+    command([this] { channel_->notify(abi::CreateStop(channel_->builder())); });
+}
+
+int TestSupervisor::exit_code() {
+    siginfo_t info{};
+    const bool ended = wait_until([&](const Seen&) {
+        return ::waitid(
+                   P_PID, static_cast<id_t>(child_.pid()), &info, WEXITED | WNOHANG | WNOWAIT) ==
+                   0 &&
+               info.si_pid != 0;
+    });
+    return ended && info.si_code == CLD_EXITED ? info.si_status : -1;
+}
+
+}  // namespace hf::gateway

@@ -1,0 +1,95 @@
+// Plays the supervisor to one gateway process, for tests and for measuring: opens the listener, starts the binary over a
+// real link, and answers its requests on a thread of its own. What an "actor" does is in its class:
+//   fixed    100 bytes
+//   echo     its event, as "method url|name=value...|body"
+//   body     the request's body
+//   hold     nothing until release()
+//   reason   the ReplyReason whose number is the name
+//   status   the status that is the name
+//   header   an answer whose header `x` is the name
+//   size     as many bytes as the name says
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "abi/base/bytes.hpp"
+#include "abi/base/unique_fd.hpp"
+#include "agent/port/channel.hpp"
+#include "tests/abi/rig.hpp"
+
+namespace hf::gateway {
+
+class TestSupervisor {
+public:
+    struct Options {
+        std::string binary;
+        std::vector<std::pair<std::string, std::string>> settings;
+        std::uint16_t port = 0;                          // 0: the system chooses
+        port::ChannelSizes sizes{4U << 20U, 4U << 20U};  // as the daemon gives a gateway
+    };
+    explicit TestSupervisor(const Options& options);
+    ~TestSupervisor();
+    TestSupervisor(const TestSupervisor&) = delete;
+    TestSupervisor& operator=(const TestSupervisor&) = delete;
+
+    [[nodiscard]] bool ready() const { return ready_; }
+    [[nodiscard]] const std::string& error() const { return error_; }  // of Ready, or of the link
+    [[nodiscard]] std::uint16_t port() const { return port_; }
+    [[nodiscard]] pid_t pid() const { return child_.pid(); }
+
+    // What the thread has seen.
+    struct Seen {
+        std::uint64_t requests = 0;
+        std::uint64_t queries = 0;
+        std::uint64_t held = 0;  // not released yet
+        std::uint64_t cancelled = 0;
+        std::vector<std::string> logs;
+        std::map<std::string, std::uint64_t> counters;
+        std::string fault;             // of the link
+        std::string client;            // of the last request
+        std::int64_t deadline_ns = 0;  // of the last request
+    };
+    [[nodiscard]] Seen seen();
+    // Waits until `done`; false after 10 s.
+    bool wait_until(const std::function<bool(const Seen&)>& done);
+
+    void release();                     // answers everything held
+    void shed(std::int64_t within_ms);  // 0: without a deadline
+    void stop();
+    // The exit code of the process, which must end by itself; -1: it did not within 10 s, or was killed.
+    int exit_code();
+
+private:
+    void run();
+    void handle(const port::Received& received);
+    void handle_request(std::uint64_t id, const abi::Request& request);
+    void reply(std::uint64_t id, unsigned status, BytesView headers, BytesView body);
+    void command(std::function<void()> what);
+
+    Options options_;
+    UniqueFd listener_;
+    UniqueFd bell_;  // wakes the thread for commands
+    std::uint16_t port_ = 0;
+    port::SegmentPool pool_;
+    std::unique_ptr<port::Channel> channel_;
+    rig::Child child_;
+    std::atomic<bool> ready_ = false;
+    std::atomic<bool> ends_ = false;
+    std::string error_;
+    std::mutex mutex_;
+    Seen seen_;
+    std::vector<std::uint64_t> held_;
+    std::vector<std::function<void()>> commands_;
+    std::thread thread_;
+};
+
+}  // namespace hf::gateway

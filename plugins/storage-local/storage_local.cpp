@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -111,6 +112,8 @@ sdk::Identity StorageLocal::identity() const {
 
 Result<void> StorageLocal::configure(const abi::Configure& configure, sdk::Context& context) {
     context_ = &context;
+    // A file size limit is then an error with a sentence (EFBIG), not a death.
+    ::signal(SIGXFSZ, SIG_IGN);
     HF_ASSIGN(const Options options, read_settings(configure));
     HF_ASSIGN(bucket_, Bucket::open(options));
     if (bucket_->stale_readers() > 0)

@@ -22,15 +22,22 @@ constexpr std::size_t kDrainBudget = 256;
 
 }  // namespace
 
-Child::Child(const std::string& binary, const std::vector<std::string>& args, UniqueFd control) {
+Child::Child(const std::string& binary,
+             const std::vector<std::string>& args,
+             UniqueFd control,
+             int error_fd) {
     std::vector<char*> argv{const_cast<char*>(binary.c_str())};
     for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     // dup2 onto the same number would keep close-on-exec; the socket is moved away from 3 first.
-    const UniqueFd high(::fcntl(control.get(), F_DUPFD_CLOEXEC, 10));
-    ::posix_spawn_file_actions_adddup2(&actions, high.get(), 3);
+    const UniqueFd high(control.valid() ? ::fcntl(control.get(), F_DUPFD_CLOEXEC, 10) : -1);
+    if (high.valid())
+        ::posix_spawn_file_actions_adddup2(&actions, high.get(), 3);
+    else
+        ::posix_spawn_file_actions_addclose(&actions, 3);
+    if (error_fd >= 0) ::posix_spawn_file_actions_adddup2(&actions, error_fd, 2);
     const int failed =
         ::posix_spawn(&pid_, binary.c_str(), &actions, nullptr, argv.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
@@ -59,6 +66,20 @@ int Child::reap() {
     if (pid_ > 0) ::waitpid(pid_, &status, 0);
     pid_ = 0;
     return status;
+}
+
+std::string read_all(int fd) {
+    std::string out;
+    std::array<char, 4096> part{};
+    for (ssize_t got = 0; (got = ::read(fd, part.data(), part.size())) > 0;)
+        out.append(part.data(), static_cast<std::size_t>(got));
+    return out;
+}
+
+Pipe make_pipe() {
+    std::array<int, 2> ends{};
+    HF_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, "a pipe for the test");
+    return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 bool wait_for(port::Channel& channel, int timeout_ms) {
@@ -106,7 +127,7 @@ Started start(port::SegmentPool& pool,
     auto created = port::Channel::create(pool, sizes, generation, kind);
     HF_CHECK(created.ok(), "a link for the test cannot be made");
     out.channel = std::move(created).value();
-    out.child = Child(binary, args, out.channel->take_plugin_end());
+    out.child = Child(binary, args, out.channel->take_plugin_end(), setup.error_fd);
     const auto attached = out.channel->attach(setup.extra);
     HF_CHECK(attached.ok(), "the attach message of the test cannot be sent");
     port::Channel& channel = *out.channel;

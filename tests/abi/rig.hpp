@@ -18,7 +18,11 @@ namespace hf::rig {
 class Child {
 public:
     Child() = default;
-    Child(const std::string& binary, const std::vector<std::string>& args, UniqueFd control);
+    // `control` may be invalid: descriptor 3 is then closed. `error_fd` becomes its standard error unless -1.
+    Child(const std::string& binary,
+          const std::vector<std::string>& args,
+          UniqueFd control,
+          int error_fd = -1);
     Child(Child&& other) noexcept;
     Child& operator=(Child&& other) noexcept;
     ~Child();
@@ -53,6 +57,7 @@ struct Setup {
     std::string policy;
     std::vector<std::pair<std::string, std::string>> settings;
     std::vector<std::pair<std::string, int>> extra;
+    int error_fd = -1;
 };
 
 Started start(port::SegmentPool& pool,
@@ -62,6 +67,14 @@ Started start(port::SegmentPool& pool,
               const std::string& binary,
               const std::vector<std::string>& args,
               const Setup& setup = {});
+
+// Everything that is written to `fd` until its last writer is gone.
+std::string read_all(int fd);
+struct Pipe {
+    UniqueFd read;
+    UniqueFd write;
+};
+Pipe make_pipe();
 
 // Request ids that the rig itself uses; tests count from 1 upwards.
 inline constexpr std::uint64_t kConfigureId = 1ULL << 62U;

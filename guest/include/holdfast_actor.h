@@ -30,10 +30,10 @@ typedef long long hf_i64;
 typedef unsigned long long hf_u64;
 typedef __SIZE_TYPE__ hf_size;
 
-#define HF_E_ABSENT (-1)       /* no such key */
-#define HF_E_ARGUMENT (-2)     /* makes no sense: empty key, status outside 200..599, broken headers */
-#define HF_E_LIMIT (-3)        /* a limit; fail the event and the caller is told its name */
-#define HF_E_NOT_NOW (-7)      /* a second reply */
+#define HF_E_ABSENT (-1)   /* no such key */
+#define HF_E_ARGUMENT (-2) /* makes no sense: empty key, status outside 200..599, broken headers */
+#define HF_E_LIMIT (-3)    /* a limit; fail the event and the caller is told its name */
+#define HF_E_NOT_NOW (-7)  /* a second reply */
 
 /* Kinds of events. */
 #define HF_EVENT_HTTP 1
@@ -47,15 +47,24 @@ typedef __SIZE_TYPE__ hf_size;
 #define HF_EXPORT(name) __attribute__((export_name(#name)))
 
 /* --- the host's functions, as they are ------------------------------------------------------------------------- */
-HF_IMPORT(kv_get) hf_i32 actor_kv_get(const void* key, hf_u32 key_len, void* out, hf_u32 cap); /* full length */
-HF_IMPORT(kv_put) hf_i32 actor_kv_put(const void* key, hf_u32 key_len, const void* value, hf_u32 len);
+HF_IMPORT(kv_get)
+hf_i32 actor_kv_get(const void* key, hf_u32 key_len, void* out, hf_u32 cap); /* full length */
+HF_IMPORT(kv_put)
+hf_i32 actor_kv_put(const void* key, hf_u32 key_len, const void* value, hf_u32 len);
 HF_IMPORT(kv_delete) hf_i32 actor_kv_delete(const void* key, hf_u32 key_len);
 /* Headers: flat fields, name then value, n times. One reply an event. */
-HF_IMPORT(http_reply) hf_i32 actor_http_reply(hf_u32 status, const void* headers, hf_u32 headers_len, const void* body, hf_u32 body_len);
-HF_IMPORT(log) void actor_log(hf_u32 level, const void* text, hf_u32 len); /* 0 trace .. 4 error; cut at 1 KiB, 16 an event */
+HF_IMPORT(http_reply)
+hf_i32 actor_http_reply(
+    hf_u32 status, const void* headers, hf_u32 headers_len, const void* body, hf_u32 body_len);
+HF_IMPORT(log)
+void actor_log(hf_u32 level,
+               const void* text,
+               hf_u32 len);                  /* 0 trace .. 4 error; cut at 1 KiB, 16 an event */
 HF_IMPORT(now_ms) hf_i64 actor_now_ms(void); /* Unix time; the same all through one event */
-HF_IMPORT(random) void actor_random(void* out, hf_u32 len); /* from the kernel; at most 64 KiB a call */
-HF_IMPORT(abort) void actor_abort(const void* text, hf_u32 len); /* does not return; the caller sees the text */
+HF_IMPORT(random)
+void actor_random(void* out, hf_u32 len); /* from the kernel; at most 64 KiB a call */
+HF_IMPORT(abort)
+void actor_abort(const void* text, hf_u32 len); /* does not return; the caller sees the text */
 
 /* --- the actor's side of the contract ------------------------------------------------------------------------------
  * Exports the host looks for: memory, actor_abi_v1, actor_alloc, actor_event; optional: actor_free(ptr, len) after each
@@ -116,7 +125,8 @@ static inline hf_u32 hf_decimal(hf_u64 value, char* out) {
 /* Reads digits up to the first other byte; 0 when there are none. */
 static inline hf_u64 hf_number(hf_text t) {
     hf_u64 value = 0;
-    for (hf_u32 i = 0; i < t.len && t.at[i] >= '0' && t.at[i] <= '9'; ++i) value = value * 10 + (hf_u64)(t.at[i] - '0');
+    for (hf_u32 i = 0; i < t.len && t.at[i] >= '0' && t.at[i] <= '9'; ++i)
+        value = value * 10 + (hf_u64)(t.at[i] - '0');
     return value;
 }
 
@@ -132,7 +142,8 @@ static inline hf_u32 hf_read_u32(hf_reader* r) {
         r->broken = 1;
         return 0;
     }
-    hf_u32 v = (hf_u32)r->at[0] | (hf_u32)r->at[1] << 8 | (hf_u32)r->at[2] << 16 | (hf_u32)r->at[3] << 24;
+    hf_u32 v =
+        (hf_u32)r->at[0] | (hf_u32)r->at[1] << 8 | (hf_u32)r->at[2] << 16 | (hf_u32)r->at[3] << 24;
     r->at += 4;
     r->left -= 4;
     return v;

@@ -61,7 +61,7 @@ Result<void> Residents::open(std::uint64_t activation,
     if (units_.size() >= resident_max_)
         return fail(
             Code::Busy,
-            "limit resident_max: " + std::to_string(resident_max_) + " units are resident here");
+            "limit resident_units_max: " + std::to_string(resident_max_) + " units are resident here");
     units_.emplace(activation, std::make_unique<Unit>(unit, actor_class, pool_));
     return {};
 }

@@ -24,6 +24,8 @@
 #include <thread>
 #include <vector>
 
+#include "abi/sdk/lockdown.hpp"
+
 namespace {
 
 struct Call {
@@ -70,6 +72,11 @@ const Call kCalls[] = {
     {"packet-socket", SYS_socket, {AF_PACKET, SOCK_RAW, 0, 0, 0, 0}},
     {"memfd_create", SYS_memfd_create, {0, 0, 0, 0, 0, 0}},
     {"ftruncate", SYS_ftruncate, {-1, 0, 0, 0, 0, 0}},
+    {"openat", SYS_openat, {AT_FDCWD, 0, 0, 0, 0, 0}},
+    {"openat-for-write", SYS_openat, {AT_FDCWD, 0, O_WRONLY | O_CREAT, 0600, 0, 0}},
+    {"mmap-exec", SYS_mmap, {0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0}},
+    {"mprotect-exec", SYS_mprotect, {0, 0, PROT_READ | PROT_EXEC, 0, 0, 0}},
+    {"sigsys-handler", SYS_rt_sigaction, {SIGSYS, 0, 0, 8, 0, 0}},
 };
 
 int survived(const char* what, long result, int error) {
@@ -225,9 +232,28 @@ int other(const std::string& what, const char* argument) {
     return 64;
 }
 
+// "locked <kind> ...": the rest happens under the second filter, as in a plugin after Ready.
+bool lock(const std::string& kind) {
+    for (const hf::abi::Kind each : hf::abi::EnumValuesKind()) {
+        if (kind != hf::abi::EnumNameKind(each)) continue;
+        static volatile unsigned report = 0;
+        const auto locked = hf::sdk::lock_down(each, nullptr, &report);
+        if (!locked) std::printf("not locked: %s\n", locked.error().message.c_str());
+        return locked.ok();
+    }
+    return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    // A stdout that needs no look at its descriptor later.
+    std::setvbuf(stdout, nullptr, _IOLBF, 4096);
+    if (argc > 3 && std::string(argv[1]) == "locked") {
+        if (!lock(argv[2])) return 65;
+        argv += 2;
+        argc -= 2;
+    }
     if (argc < 2) return 64;
     const std::string what = argv[1];
     const char* argument = argc > 2 ? argv[2] : "0";

@@ -75,7 +75,24 @@ Result<Landlock> Landlock::prepare(const layout::JailSpec& spec, const SayMissin
     const std::size_t size = abi >= 6 ? sizeof attribute : (abi >= 4 ? 16U : 8U);
     made.ruleset_ = static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attribute, size, 0));
     if (made.ruleset_ < 0) return fail_errno(errno, "Landlock: making a ruleset");
-    HF_TRY(grant(made.ruleset_, "/", kReadExecute));
+    if (spec.namespaces) {
+        HF_TRY(grant(made.ruleset_, "/", kReadExecute));
+    } else {
+        // No root of its own: Landlock is the only wall before the host's files.
+        for (const char* path :
+             {"/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache"})
+            if (::access(path, F_OK) == 0) HF_TRY(grant(made.ruleset_, path, kReadExecute));
+        HF_TRY(grant(made.ruleset_, spec.binary.c_str(), kReadExecute));
+        for (const layout::JailBind& bind : spec.binds)
+            HF_TRY(grant(made.ruleset_, bind.target.c_str(), kReadExecute));
+        for (const char* path : {"/dev/zero", "/dev/urandom"})
+            HF_TRY(grant(made.ruleset_, path, LANDLOCK_ACCESS_FS_READ_FILE));
+        if (spec.network)
+            for (const char* path :
+                 {"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf"})
+                if (::access(path, F_OK) == 0)
+                    HF_TRY(grant(made.ruleset_, path, LANDLOCK_ACCESS_FS_READ_FILE));
+    }
     HF_TRY(grant(
         made.ruleset_, "/dev/null", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE));
     for (const layout::JailBind& bind : spec.binds)

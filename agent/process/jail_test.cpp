@@ -54,8 +54,8 @@ void expect_named(Room& room,
                   const std::string& probe,
                   const std::string& name) {
     const Outcome outcome = room.run({.probe = {probe}, .profile = profile});
-    CAPTURE(profile);
-    CAPTURE(probe);
+    CAPTURE(std::string(profile));
+    CAPTURE(std::string(probe));
     CHECK(outcome.report.summary() == "seccomp: " + name);
     CHECK(outcome.report.by_fault());
     CHECK_FALSE(outcome.said("survived"));
@@ -89,7 +89,7 @@ TEST_CASE("without the filter every one of these calls returns") {
     Room room;
     for (const char* call : kForbiddenToAll) {
         const Outcome outcome = room.run({.probe = {call}, .unfiltered = true});
-        CAPTURE(call);
+        CAPTURE(std::string(call));
         CHECK(outcome.said(std::string("survived ") + call));
         CHECK(outcome.report.exit_code == 0);
     }
@@ -112,7 +112,7 @@ TEST_CASE("calls newer than the filter give ENOSYS or work, never EPERM") {
     Room room;
     for (const char* profile : kProfiles) {
         const Outcome outcome = room.run({.probe = {"enosys"}, .profile = profile});
-        CAPTURE(profile);
+        CAPTURE(std::string(profile));
         CAPTURE(outcome.text());
         CHECK(outcome.report.exit_code == 0);
         for (const char* call : {"9999",
@@ -132,10 +132,51 @@ TEST_CASE("fifty threads, access, getrandom, sleeping and statx work") {
     Room room;
     for (const char* profile : kProfiles) {
         const Outcome outcome = room.run({.probe = {"works"}, .profile = profile});
-        CAPTURE(profile);
+        CAPTURE(std::string(profile));
         CAPTURE(outcome.text());
         CHECK(outcome.report.summary() == "exit code 0");
     }
+}
+
+TEST_CASE("the second filter holds on top of the first and is named") {
+    Room room;
+    const std::pair<const char*, const char*> kinds[] = {{"gateway-http", "Gateway"},
+                                                         {"storage-local", "Storage"},
+                                                         {"runtime-wasm", "Runtime"},
+                                                         {"placement", "Placement"},
+                                                         {"drain", "Drain"}};
+    const std::pair<const char*, const char*> attacks[] = {{"ptrace", "ptrace"},
+                                                           {"execve", "execve"},
+                                                           {"mount", "mount"},
+                                                           {"mmap-exec", "mmap"},
+                                                           {"mprotect-exec", "mprotect"},
+                                                           {"memfd_create", "memfd_create"},
+                                                           {"fork", "clone"},
+                                                           {"sigsys-handler", "rt_sigaction"},
+                                                           {"tgkill", "tgkill"},
+                                                           {"openat-for-write", "openat"},
+                                                           {"fallocate", "fallocate"}};
+    for (const auto& [profile, kind] : kinds) {
+        CAPTURE(std::string(profile));
+        CHECK(room.run({.probe = {"locked", kind, "exit", "0"}, .profile = profile})
+                  .report.summary() == "exit code 0");
+        for (const auto& [probe, name] : attacks) {
+            CAPTURE(std::string(probe));
+            const Outcome outcome =
+                room.run({.probe = {"locked", kind, probe}, .profile = profile});
+            CHECK(outcome.report.summary() == std::string("seccomp: ") + name);
+            CHECK(outcome.report.by_fault());
+        }
+        const std::string opened =
+            room.run({.probe = {"locked", kind, "openat"}, .profile = profile}).report.summary();
+        CHECK(opened == (std::string(kind) == "Gateway" ? "exit code 0" : "seccomp: openat"));
+        const std::string socket =
+            room.run({.probe = {"locked", kind, "socket"}, .profile = profile}).report.summary();
+        CHECK(socket == (std::string(kind) == "Gateway" ? "exit code 0" : "seccomp: socket"));
+    }
+    // Between the two filters these are still allowed.
+    CHECK(room.run({.probe = {"openat"}}).said("survived openat"));
+    CHECK(room.run({.probe = {"mmap-exec"}}).said("survived mmap-exec"));
 }
 
 #if defined(__x86_64__)
@@ -184,7 +225,7 @@ TEST_CASE("a plugin has its own uid, no capability and cannot gain one") {
     if (!root_or_say("needs root to give an instance its own uid")) return;
     Room room;
     for (const char* profile : kProfiles) {
-        CAPTURE(profile);
+        CAPTURE(std::string(profile));
         Outcome outcome;
         auto process = room.start({.probe = {"stay"}, .profile = profile}, outcome);
         REQUIRE(process.ok());
@@ -215,7 +256,7 @@ TEST_CASE(
     REQUIRE(room.loop.until([&] { return outcome.said("staying"); }));
     const std::string proc = "/proc/" + std::to_string(process.value()->pid());
     for (const char* kind : {"mnt", "pid", "ipc", "uts", "net"}) {
-        CAPTURE(kind);
+        CAPTURE(std::string(kind));
         CHECK(std::filesystem::read_symlink(proc + "/ns/" + kind) !=
               std::filesystem::read_symlink(std::string("/proc/self/ns/") + kind));
     }
@@ -232,6 +273,7 @@ TEST_CASE(
 
 TEST_CASE("only a profile with network reaches a listener of the host") {
     Room room;
+    if (!room.namespaces_or_say()) return;
     const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -255,7 +297,7 @@ TEST_CASE("the host's files are not there") {
     const std::string secret = std::string(dir) + "/secret";
     std::fclose(std::fopen(secret.c_str(), "w"));
     for (const char* profile : kProfiles) {
-        CAPTURE(profile);
+        CAPTURE(std::string(profile));
         for (const std::string& path : {secret,
                                         std::string("/etc/passwd"),
                                         std::string("/root"),
@@ -297,8 +339,9 @@ TEST_CASE("a bind is where it was put, writable only when asked, and owned when 
     std::filesystem::remove_all(dir);
 }
 
-TEST_CASE("the builder can compile, and nobody else can start the compiler") {
+TEST_CASE("the builder can compile") {
     Room room;
+    if (!room.namespaces_or_say()) return;
     char dir[] = "/tmp/hf-jail-XXXXXX";
     REQUIRE(::mkdtemp(dir) != nullptr);
     ::chmod(dir, 0755);

@@ -1,0 +1,25 @@
+// The gateway: carries requests in and answers out, finishes them when it is told to shed.
+#include "tests/sim/instances.hpp"
+#include "tests/sim/world.hpp"
+
+namespace hf::sim {
+
+void Gateway::take(const core::Action& action) {
+    if (dead()) return;
+    if (const auto* reply = std::get_if<core::ReplyOut>(&action)) open_.erase(reply->req_id);
+}
+
+void Gateway::shed(Time deadline) {
+    shedding_ = true;
+    if (world_.faults() && world_.dice.percent(10)) return;  // until it is killed
+    end_when_done(deadline);
+}
+
+void Gateway::end_when_done(Time deadline) {
+    world_.after(*this, 10 * kMs, [this, deadline] {
+        if (open_.empty() || world_.now() >= deadline) return die("exit 0", false, 0);
+        end_when_done(deadline);
+    });
+}
+
+}  // namespace hf::sim

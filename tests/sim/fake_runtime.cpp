@@ -1,0 +1,196 @@
+// A runtime whose units are lists of ids. It folds what it is given and refuses, loudly, whatever does not fit together:
+// a wrong order, a hole or a change made on undone state is seen here first.
+#include "tests/sim/failure.hpp"
+#include "tests/sim/instances.hpp"
+#include "tests/sim/world.hpp"
+
+namespace hf::sim {
+
+using core::DeliverStatus;
+
+void Runtime::take(const core::Action& action) {
+    if (!answering()) return;
+    if (const auto* activate_ask = std::get_if<core::Activate>(&action)) activate(*activate_ask);
+    if (const auto* deliver_ask = std::get_if<core::Deliver>(&action)) deliver(*deliver_ask);
+    if (const auto* base_ask = std::get_if<core::Checkpoint>(&action)) checkpoint(*base_ask);
+    if (const auto* drop = std::get_if<core::Drop>(&action)) {
+        memories_.erase(drop->activation);
+        answer_later(world_.dice.skewed(1000, kMs), core::DroppedIn{spawn_.handle, drop->op});
+    }
+}
+
+void Runtime::activate(const core::Activate& ask) {
+    World& w = world_;
+    if (w.faults() && w.dice.permille(w.scenario.runtime_dies / 2)) return crash();
+    core::ActivatedIn answer;
+    answer.from = spawn_.handle;
+    answer.op = ask.op;
+    answer.activation = ask.activation;
+    if (ask.part == 0 &&
+        !memories_.try_emplace(ask.activation, Memory{ask.unit, {}, false, 0}).second)
+        broken("activation " + std::to_string(ask.activation) + " is used twice");
+    const auto it = memories_.find(ask.activation);
+    if (it == memories_.end()) {
+        answer.error = "a later part of an activation that is not known";
+        return answer_later(kMs, answer);
+    }
+    Memory& memory = it->second;
+    if (memory.complete || memory.busy != 0) broken("an activation goes on after its end");
+    for (const core::StoredChanges& stored : ask.entries) fold(memory, stored);
+    memory.complete = !ask.more;
+    memory.busy = ask.op;
+    answer.ok = !(w.faults() && w.dice.permille(w.scenario.activation_refused));
+    if (!answer.ok) {
+        answer.error =
+            w.dice.percent(50) ? "limit: no slot is free" : "trapped in its start function";
+        memories_.erase(it);
+    }
+    open_.insert(ask.op);
+    w.after(*this, w.dice.skewed(10'000, 2 * kMs), [this, answer] {
+        finish(answer.op, answer.activation);
+        world_.feed(answer);
+    });
+}
+
+void Runtime::fold(Memory& memory, const core::StoredChanges& stored) {
+    if (stored.base) {
+        auto ids = unpack_base(stored.changes);
+        if (!ids) broken(memory.unit + " is activated from something that is no base");
+        memory.ids = std::move(*ids);
+        return;
+    }
+    const auto change = unpack_change(stored.changes);
+    if (!change) broken(memory.unit + " is activated from something that is no change");
+    if (change->value != memory.ids.size() + 1)
+        broken(memory.unit + " is activated with #" + std::to_string(change->id) + " at value " +
+               std::to_string(change->value) + " after value " + std::to_string(memory.ids.size()));
+    memory.ids.push_back(change->id);
+}
+
+void Runtime::deliver(const core::Deliver& ask) {
+    World& w = world_;
+    const Scenario& s = w.scenario;
+    if (w.faults()) {
+        if (w.dice.permille(s.runtime_stalls)) return stall();
+        if (w.dice.permille(s.runtime_dies)) {
+            open_.insert(ask.op);
+            const bool fault = w.dice.percent(60);
+            const core::OpId current = fault ? ask.op : 0;
+            w.after(*this, w.dice.skewed(1, 5 * kMs), [this, fault, current] {
+                die(fault ? "killed by signal 11" : "killed by signal 9", fault, current);
+            });
+            return;
+        }
+        if (w.dice.permille(s.forgets)) memories_.erase(ask.activation);
+    }
+    core::DeliveredIn answer;
+    answer.from = spawn_.handle;
+    answer.op = ask.op;
+    answer.activation = ask.activation;
+    const auto it = memories_.find(ask.activation);
+    if (it == memories_.end()) {
+        answer.status = DeliverStatus::NotResident;
+    } else {
+        Memory& memory = it->second;
+        if (!memory.complete) broken(memory.unit + " gets an event before it is activated");
+        if (memory.busy != 0) broken(memory.unit + " gets a second event while the first runs");
+        memory.busy = ask.op;
+        const auto event = unpack_event(ask.event);
+        if (!event) broken(memory.unit + " gets an event that no client sent");
+        run(memory, *event, answer);
+    }
+    open_.insert(ask.op);
+    const Time delay = w.dice.skewed(5000, w.faults() ? s.event_delay_max : kMs);
+    if (w.faults() && w.dice.permille(s.runtime_lies) && lie(ask, answer)) return;
+    w.after(*this, delay, [this, answer = std::move(answer)] {
+        finish(answer.op, answer.activation);
+        world_.feed(answer);
+    });
+}
+
+void Runtime::run(Memory& memory, const EventPayload& event, core::DeliveredIn& answer) {
+    const bool trap = world_.faults() && world_.dice.permille(world_.scenario.traps);
+    if (event.op == Op::Fail || trap) {
+        answer.status = trap ? DeliverStatus::Trapped : DeliverStatus::Failed;
+        answer.error = "the handler failed and was rolled back";
+        return;
+    }
+    answer.status = DeliverStatus::Ok;
+    answer.reply_status = 200;
+    if (event.op == Op::Add) {
+        memory.ids.push_back(event.id);
+        answer.changes = pack(ChangePayload{event.id, memory.ids.size(), event.pad});
+    }
+    answer.reply_body =
+        pack(ReplyPayload{memory.ids.size(), memory.ids.empty() ? 0 : memory.ids.back()});
+}
+
+// True when the true answer must not be sent any more.
+bool Runtime::lie(const core::Deliver& ask, const core::DeliveredIn& truth) {
+    World& w = world_;
+    core::DeliveredIn lie = truth;
+    lie.status = DeliverStatus::Ok;
+    lie.reply_status = 200;
+    lie.changes = pack(ChangePayload{999'999, 999'999, 0});
+    const Time delay = w.dice.skewed(1, 10 * kMs);
+    switch (w.dice.below(6)) {
+        case 0:  // for another activation
+            lie.activation += static_cast<std::uint64_t>(w.dice.between(1, 3));
+            answer_later(delay, lie);
+            return true;
+        case 1:  // to a request that never was
+            lie.op += 1'000'000;
+            answer_later(delay, lie);
+            return false;
+        case 2:  // twice; the second one long after
+            answer_later(w.dice.between(200, 2000) * kMs, truth);
+            return false;
+        case 3:  // with the wrong kind of answer
+            answer_later(delay, core::ActivatedIn{spawn_.handle, ask.op, ask.activation, true, ""});
+            return true;
+        case 4:
+            answer_later(delay, core::DroppedIn{spawn_.handle, ask.op});
+            return true;
+        default:  // more than an entry may hold
+            lie.changes.resize(w.scenario.limits.entry_bytes + 1);
+            answer_later(delay, lie);
+            return true;
+    }
+}
+
+void Runtime::checkpoint(const core::Checkpoint& ask) {
+    World& w = world_;
+    if (w.faults() && w.dice.permille(w.scenario.runtime_dies)) return crash();
+    core::CheckpointedIn answer;
+    answer.from = spawn_.handle;
+    answer.op = ask.op;
+    answer.activation = ask.activation;
+    const auto it = memories_.find(ask.activation);
+    answer.ok =
+        it != memories_.end() && !(w.faults() && w.dice.permille(w.scenario.checkpoint_refused));
+    if (answer.ok) {
+        if (it->second.busy != 0) broken(it->second.unit + " is checkpointed during an event");
+        it->second.busy = ask.op;
+        answer.base = pack_base(it->second.ids);
+    } else {
+        answer.error = "not now";
+    }
+    open_.insert(ask.op);
+    w.after(*this, w.dice.skewed(10'000, 5 * kMs), [this, answer] {
+        finish(answer.op, answer.activation);
+        world_.feed(answer);
+    });
+}
+
+void Runtime::finish(core::OpId op, std::uint64_t activation) {
+    open_.erase(op);
+    progressed();
+    if (const auto it = memories_.find(activation); it != memories_.end() && it->second.busy == op)
+        it->second.busy = 0;
+}
+
+core::OpId Runtime::current() const {
+    return open_.empty() ? 0 : *open_.begin();
+}
+
+}  // namespace hf::sim

@@ -1,0 +1,155 @@
+#include "tests/sim/history.hpp"
+
+#include <algorithm>
+
+#include "tests/sim/failure.hpp"
+
+namespace hf::sim {
+
+using core::ReplyReason;
+
+const char* reason_name(ReplyReason reason) {
+    static constexpr const char* kNames[] = {"OK",
+                                             "unknown class",
+                                             "bad name",
+                                             "too large",
+                                             "busy",
+                                             "unavailable",
+                                             "deadline",
+                                             "actor failed",
+                                             "actor limit",
+                                             "internal"};
+    return kNames[static_cast<std::size_t>(reason)];
+}
+
+std::uint64_t History::asked(Asked request) {
+    request.id = asked_.size() + 1;
+    request.floor = highest_[request.unit];
+    by_req_.emplace(std::pair(request.gateway, request.req_id), request.id);
+    ++open_;
+    asked_.push_back(std::move(request));
+    return asked_.back().id;
+}
+
+void History::answered(std::uint64_t life, const core::ReplyOut& reply, core::Time now) {
+    const auto found =
+        by_req_.find(std::pair(GatewayName{life, reply.to.generation}, reply.req_id));
+    if (found == by_req_.end())
+        broken("an answer for request " + std::to_string(reply.req_id) +
+               " which that gateway never sent");
+    Asked& request = asked_[found->second - 1];
+    const std::string name = "#" + std::to_string(request.id);
+    if (request.answered) broken(name + " is answered twice");
+    request.answered = true;
+    request.reason = reply.reason;
+    request.answered_at = now;
+    if (!request.orphaned) --open_;
+    if (now > std::max(request.deadline, request.sent))
+        broken(name + " is answered " + std::to_string(now - request.deadline) +
+               " ns after its deadline");
+    if (reply.reason == ReplyReason::Deadline && now < request.deadline)
+        broken(name + " hears 504 before its deadline");
+    if (reply.reason != ReplyReason::Ok) return;
+    const auto payload = unpack_reply(reply.body);
+    if (!payload) broken(name + " is answered OK with something the actor did not say");
+    request.reply = *payload;
+    check_ok(request);
+}
+
+void History::check_ok(const Asked& request) {
+    const std::string name = "#" + std::to_string(request.id) + " on " + request.unit;
+    const std::uint64_t value = request.reply.value;
+    if (request.op == Op::Fail) broken(name + " must fail and is answered OK");
+    const auto& stored = stored_[request.unit];
+    if (request.op == Op::Add) {
+        if (request.reply.last != request.id) broken(name + " got the answer of another request");
+        if (!stored.contains(request.id)) broken(name + " is answered before it is stored");
+        if (value <= request.floor || value <= last_add_[request.unit])
+            broken(name + " adds up to " + std::to_string(value) + " after " +
+                   std::to_string(std::max(request.floor, last_add_[request.unit])) +
+                   " was answered");
+        last_add_[request.unit] = value;
+    } else {
+        if (value != 0 && !stored.contains(request.reply.last))
+            broken(name + " reads #" + std::to_string(request.reply.last) + " which is not stored");
+        if (value < request.floor)
+            broken(name + " reads " + std::to_string(value) + " after " +
+                   std::to_string(request.floor) + " was answered");
+    }
+    highest_[request.unit] = std::max(highest_[request.unit], value);
+}
+
+void History::orphan(GatewayName gateway) {
+    for (Asked& request : asked_) {
+        if (request.gateway != gateway || request.answered || request.orphaned) continue;
+        request.orphaned = true;
+        --open_;
+    }
+}
+
+void History::orphan_life(std::uint64_t life) {
+    for (Asked& request : asked_) {
+        if (request.gateway.life != life || request.answered || request.orphaned) continue;
+        request.orphaned = true;
+        --open_;
+    }
+}
+
+void History::delivering(std::uint64_t id,
+                         std::uint64_t incarnation,
+                         std::uint64_t counter,
+                         unsigned attempt) {
+    const Asked& request = asked_.at(id - 1);
+    const std::string name = "#" + std::to_string(id);
+    if (request.answered) broken(name + " is delivered after its answer");
+    auto [it, first] = deliveries_.try_emplace(id, Delivery{incarnation, counter, attempt});
+    if (first) {
+        if (attempt != 1) broken(name + " starts with attempt " + std::to_string(attempt));
+        return;
+    }
+    if (it->second.incarnation != incarnation || it->second.counter != counter)
+        broken(name + " is delivered under another event id");
+    if (attempt != it->second.attempt + 1)
+        broken(name + " is delivered as attempt " + std::to_string(attempt) + " after " +
+               std::to_string(it->second.attempt));
+    it->second.attempt = attempt;
+}
+
+std::set<std::string> History::units() const {
+    std::set<std::string> out;
+    for (const Asked& request : asked_) out.insert(request.unit);
+    return out;
+}
+
+void History::check_unit(const std::string& unit, const UnitState& state) const {
+    if (!state.trouble.empty()) broken("the log of " + unit + ": " + state.trouble);
+    std::map<std::uint64_t, std::uint64_t> place;  // id -> value
+    for (std::size_t i = 0; i < state.ids.size(); ++i) {
+        if (!place.emplace(state.ids[i], i + 1).second)
+            broken("#" + std::to_string(state.ids[i]) + " on " + unit + " is applied twice");
+    }
+    for (const auto& [id, value] : place) {
+        if (id == 0 || id > asked_.size() || asked_[id - 1].unit != unit ||
+            asked_[id - 1].op != Op::Add)
+            broken("#" + std::to_string(id) + " is in the state of " + unit + ", nobody added it");
+    }
+    for (const Asked& request : asked_) {
+        if (request.unit != unit || !request.answered) continue;
+        const std::string name = "#" + std::to_string(request.id) + " on " + unit;
+        if (request.reason == ReplyReason::Ok) {
+            const std::uint64_t value = request.reply.value;
+            if (value > state.ids.size())
+                broken(name + " was answered value " + std::to_string(value) +
+                       ", the state ends at " + std::to_string(state.ids.size()));
+            if (value != 0 && state.ids[value - 1] != request.reply.last)
+                broken(name + " was told that #" + std::to_string(request.reply.last) +
+                       " made value " + std::to_string(value) + ", the state says #" +
+                       std::to_string(state.ids[value - 1]));
+        } else if (request.reason != ReplyReason::Deadline && place.contains(request.id)) {
+            broken(name + " was answered '" + reason_name(request.reason) +
+                   "' and is in the state all the same");
+        }
+    }
+}
+
+}  // namespace hf::sim

@@ -1,0 +1,88 @@
+// What clients asked and heard, and the rules that must hold between that, the bucket and time. Checks at once what can
+// be seen at once, and the rest when the run is over.
+//
+// An answer is a promise: OK = the add is stored and stays; 503 (busy, unavailable) and the actor's own failures = it is
+// not in the state and never will be; 504 or none = at most once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/core/actions.hpp"
+#include "tests/sim/payload.hpp"
+#include "tests/sim/reader.hpp"
+
+namespace hf::sim {
+
+struct GatewayName {
+    std::uint64_t life = 0;  // of the node
+    std::uint64_t generation = 0;
+    friend auto operator<=>(const GatewayName&, const GatewayName&) = default;
+};
+
+struct Asked {
+    std::uint64_t id = 0;
+    std::string unit;  // escaped
+    Op op = Op::Add;
+    GatewayName gateway;
+    std::uint64_t req_id = 0;
+    core::Time sent = 0;
+    core::Time deadline = 0;
+    bool answered = false;
+    bool orphaned = false;  // its gateway or the whole node died first
+    bool final_read = false;
+    core::ReplyReason reason = core::ReplyReason::Internal;
+    ReplyPayload reply;
+    core::Time answered_at = 0;
+    std::uint64_t floor = 0;  // highest value answered for the unit before this was sent
+};
+
+class History {
+public:
+    // Answers the id it got.
+    std::uint64_t asked(Asked request);
+    void answered(std::uint64_t life, const core::ReplyOut& reply, core::Time now);
+    // Everything open there gets no answer any more.
+    void orphan(GatewayName gateway);
+    void orphan_life(std::uint64_t life);
+
+    // A log entry with this add was written to the bucket.
+    void stored(const std::string& unit, std::uint64_t id) { stored_[unit].insert(id); }
+
+    // The core delivers request `id`: not after its answer, and the same event id each time.
+    void delivering(std::uint64_t id,
+                    std::uint64_t incarnation,
+                    std::uint64_t counter,
+                    unsigned attempt);
+
+    [[nodiscard]] const Asked& request(std::uint64_t id) const { return asked_.at(id - 1); }
+    [[nodiscard]] std::size_t open() const { return open_; }
+    [[nodiscard]] const std::vector<Asked>& all() const { return asked_; }
+    [[nodiscard]] std::set<std::string> units() const;
+
+    // Against the unit's final state, read from the bucket.
+    void check_unit(const std::string& unit, const UnitState& state) const;
+
+private:
+    struct Delivery {
+        std::uint64_t incarnation = 0;
+        std::uint64_t counter = 0;
+        unsigned attempt = 0;
+    };
+    void check_ok(const Asked& request);
+
+    std::vector<Asked> asked_;  // by id - 1
+    std::map<std::pair<GatewayName, std::uint64_t>, std::uint64_t> by_req_;
+    std::map<std::string, std::set<std::uint64_t>> stored_;
+    std::map<std::string, std::uint64_t> highest_;   // value answered OK, by unit
+    std::map<std::string, std::uint64_t> last_add_;  // value of the last add answered OK
+    std::map<std::uint64_t, Delivery> deliveries_;
+    std::size_t open_ = 0;
+};
+
+[[nodiscard]] const char* reason_name(core::ReplyReason reason);
+
+}  // namespace hf::sim

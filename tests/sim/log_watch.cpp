@@ -1,0 +1,112 @@
+#include "tests/sim/log_watch.hpp"
+
+#include "agent/core/keys.hpp"
+#include "tests/sim/failure.hpp"
+
+namespace hf::sim {
+
+using core::Outcome;
+using core::StoreVerb;
+
+LogWatch::LogWatch(Bucket& bucket, const core::Codec& codec, History& history, std::string node_id)
+    : codec_(codec), history_(history), node_key_(core::key::node(node_id)) {
+    bucket.watch({[this](const std::string& key, const Object& object) { written(key, object); },
+                  [this](const std::string& key, const Object& was) { deleted(key, was); }});
+}
+
+void LogWatch::asked(const core::StoreRequest& request) {
+    if (request.verb != StoreVerb::Put) return;
+    if (request.condition == core::Condition::None)
+        broken("an unconditional write of " + request.key);
+    const auto [it, first] = writes_.try_emplace(request.op, Write{request, "", false});
+    if (!first) {
+        const core::StoreRequest& before = it->second.request;
+        if (before.write_id != request.write_id || before.body != request.body ||
+            before.key != request.key || before.condition != request.condition ||
+            before.etag != request.etag)
+            broken("the write of " + request.key + " is sent again as another write");
+        it->second.uncertain = true;  // sent again: its first sending was undecided
+        return;
+    }
+    const auto parsed = core::parse_entry_key(request.key);
+    if (!parsed) return;
+    it->second.unit = parsed->unit;
+    if (!open_commit_.try_emplace(parsed->unit, request.op).second)
+        broken("a second commit of " + parsed->unit + " is open: " + request.key);
+}
+
+void LogWatch::told(const core::StoreAnswer& answer) {
+    const auto it = writes_.find(answer.op);
+    if (it == writes_.end()) return;
+    if (answer.outcome == Outcome::Unknown) it->second.uncertain = true;
+    const bool decided = answer.outcome == Outcome::Applied ||
+                         answer.outcome == Outcome::PreconditionFailed ||
+                         (answer.outcome == Outcome::Refused && !it->second.uncertain);
+    if (!decided) return;
+    if (!it->second.unit.empty()) open_commit_.erase(it->second.unit);
+    writes_.erase(it);
+}
+
+void LogWatch::written(const std::string& key, const Object& object) {
+    if (const auto parsed = core::parse_entry_key(key)) {
+        entry_written(parsed->unit, object);
+    } else if (core::parse_hold_key(key)) {
+        hold_written(key, object);
+    } else if (key == node_key_) {
+        const auto node = codec_.decode_node(object.body);
+        if (!node) broken("the node's record does not decode");
+        reaped_ = node->reaped;
+    }
+}
+
+void LogWatch::entry_written(const std::string& unit, const Object& object) {
+    const auto entry = codec_.decode_entry(object.body);
+    if (!entry) broken("an entry of " + unit + " does not decode: " + entry.error().message);
+    const std::string name = unit + " " + std::to_string(entry->seq);
+    auto& seals = seals_[unit];
+    if (entry->kind == core::EntryKind::Seal) {
+        if (seals.contains(entry->epoch)) broken(name + " seals its epoch a second time");
+        seals[entry->epoch] = entry->seq;
+        return;
+    }
+    const auto seal = seals.find(entry->epoch);
+    if (seal == seals.end() || seal->second >= entry->seq)
+        broken(name + " is an entry of epoch " + std::to_string(entry->epoch) +
+               ", which has no seal before it");
+    if (entry->kind == core::EntryKind::Base) {
+        bases_[unit].insert(entry->seq);
+        return;
+    }
+    for (const Bytes& blob : entry->changes) {
+        const auto change = unpack_change(blob);
+        if (!change) broken(name + " holds a change that no runtime made");
+        history_.stored(unit, change->id);
+    }
+}
+
+void LogWatch::hold_written(const std::string& key, const Object& object) {
+    const auto hold = codec_.decode_hold(object.body);
+    if (!hold) broken("the hold " + key + " does not decode");
+    const bool held = hold->state == core::HoldState::Held;
+    const std::uint64_t before = hold_epochs_[key];
+    if (held && hold->epoch != before + 1)
+        broken("the hold " + key + " turns to held with epoch " + std::to_string(hold->epoch) +
+               " after " + std::to_string(before));
+    if (!held && hold->epoch != before) broken("the hold " + key + " changes epoch when freed");
+    hold_epochs_[key] = hold->epoch;
+}
+
+void LogWatch::deleted(const std::string& key, const Object& was) {
+    const auto parsed = core::parse_entry_key(key);
+    if (!parsed) broken(key + " is deleted");
+    const auto entry = codec_.decode_entry(was.body);
+    if (!entry) broken("a deleted entry does not decode");
+    const auto& bases = bases_[parsed->unit];
+    if (bases.upper_bound(parsed->seq) == bases.end())
+        broken(key + " is deleted and no base covers it");
+    if (entry->kind == core::EntryKind::Seal && entry->sealed_incarnation > reaped_)
+        broken(key + ", the seal against incarnation " + std::to_string(entry->sealed_incarnation) +
+               ", is deleted before that is reaped");
+}
+
+}  // namespace hf::sim

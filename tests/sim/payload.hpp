@@ -1,0 +1,87 @@
+// What clients, the simulated runtime and the checker tell each other through the core, which must not look into it.
+// A unit's state is the list of the ids of its adds, in order; its value is the length of that list.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "abi/base/bytes.hpp"
+
+namespace hf::sim {
+
+enum class Op : std::uint8_t { Add = 1, Read = 2, Fail = 3 };
+
+struct EventPayload {
+    Op op = Op::Add;
+    std::uint64_t id = 0;
+    std::uint64_t pad = 0;  // bytes its change shall be longer
+};
+struct ReplyPayload {
+    std::uint64_t value = 0;
+    std::uint64_t last = 0;  // id of the add that made this value
+};
+struct ChangePayload {
+    std::uint64_t id = 0;
+    std::uint64_t value = 0;  // after it
+    std::uint64_t pad = 0;
+};
+
+namespace detail {
+inline void put(Bytes& out, std::uint64_t value) {
+    for (int shift = 0; shift < 64; shift += 8)
+        out.push_back(static_cast<std::uint8_t>(value >> shift));
+}
+inline std::uint64_t get(BytesView bytes, std::size_t word) {
+    std::uint64_t out = 0;
+    for (std::size_t i = 0; i < 8; ++i) out |= std::uint64_t{bytes[word * 8 + i]} << (8 * i);
+    return out;
+}
+}  // namespace detail
+
+inline Bytes pack(const EventPayload& event) {
+    Bytes out;
+    detail::put(out, static_cast<std::uint64_t>(event.op));
+    detail::put(out, event.id);
+    detail::put(out, event.pad);
+    return out;
+}
+inline std::optional<EventPayload> unpack_event(BytesView bytes) {
+    if (bytes.size() != 24) return std::nullopt;
+    return EventPayload{
+        static_cast<Op>(detail::get(bytes, 0)), detail::get(bytes, 1), detail::get(bytes, 2)};
+}
+inline Bytes pack(const ReplyPayload& reply) {
+    Bytes out;
+    detail::put(out, reply.value);
+    detail::put(out, reply.last);
+    return out;
+}
+inline std::optional<ReplyPayload> unpack_reply(BytesView bytes) {
+    if (bytes.size() != 16) return std::nullopt;
+    return ReplyPayload{detail::get(bytes, 0), detail::get(bytes, 1)};
+}
+inline Bytes pack(const ChangePayload& change) {
+    Bytes out;
+    detail::put(out, change.id);
+    detail::put(out, change.value);
+    out.resize(16 + change.pad, 0xAA);
+    return out;
+}
+inline std::optional<ChangePayload> unpack_change(BytesView bytes) {
+    if (bytes.size() < 16) return std::nullopt;
+    return ChangePayload{detail::get(bytes, 0), detail::get(bytes, 1), bytes.size() - 16};
+}
+inline Bytes pack_base(const std::vector<std::uint64_t>& ids) {
+    Bytes out;
+    for (const std::uint64_t id : ids) detail::put(out, id);
+    return out;
+}
+inline std::optional<std::vector<std::uint64_t>> unpack_base(BytesView bytes) {
+    if (bytes.size() % 8 != 0) return std::nullopt;
+    std::vector<std::uint64_t> ids;
+    for (std::size_t i = 0; i < bytes.size() / 8; ++i) ids.push_back(detail::get(bytes, i));
+    return ids;
+}
+
+}  // namespace hf::sim

@@ -1,0 +1,161 @@
+#include "tests/sim/scenario.hpp"
+
+namespace hf::sim {
+
+namespace {
+
+// Bounds small enough to be reached by a few hundred requests.
+void draw_limits(Scenario& s, Dice& dice) {
+    core::Limits& limits = s.limits;
+    if (dice.percent(60)) {
+        limits.checkpoint_entries = static_cast<std::size_t>(dice.between(2, 20));
+        limits.checkpoint_bytes = static_cast<std::size_t>(dice.between(300, 20000));
+    }
+    if (dice.percent(40)) limits.run_ahead_events = static_cast<std::size_t>(dice.between(1, 8));
+    if (dice.percent(30)) limits.run_ahead_bytes = static_cast<std::size_t>(dice.between(64, 2000));
+    if (dice.percent(30)) limits.runtime_inflight = static_cast<std::uint32_t>(dice.between(1, 4));
+    if (dice.percent(30)) limits.storage_inflight = static_cast<std::uint32_t>(dice.between(1, 4));
+    if (dice.percent(25)) limits.units_max = static_cast<std::size_t>(dice.between(1, 6));
+    if (dice.percent(25)) limits.hold_idle = dice.between(200 * kMs, 4 * kSecond);
+    if (dice.percent(20)) limits.mailbox_events = static_cast<std::size_t>(dice.between(1, 8));
+    if (dice.percent(15)) limits.accepted_events = static_cast<std::size_t>(dice.between(2, 20));
+    limits.storage_stall = dice.between(1, 20) * kSecond;
+    limits.stall_grace = dice.between(200, 2000) * kMs;
+    if (dice.percent(20)) {
+        s.pad_bytes_max = dice.between(100, 12000);
+    }
+}
+
+void storage_faults(Scenario& s, Dice& dice) {
+    s.put_delay_max = dice.percent(30) ? 200 * kMs : dice.between(1, 20) * kMs;
+    s.read_delay_max = dice.between(1, 20) * kMs;
+    s.unknown = static_cast<unsigned>(dice.between(5, 150));
+    s.ghost_delay_max = dice.between(10, 5000) * kMs;
+    s.storage_dies = dice.percent(60) ? static_cast<unsigned>(dice.between(1, 20)) : 0;
+    s.storage_lies = dice.percent(30) ? static_cast<unsigned>(dice.between(1, 50)) : 0;
+    s.refused = dice.percent(40) ? static_cast<unsigned>(dice.between(5, 150)) : 0;
+}
+
+void disk_faults(Scenario& s, Dice& dice) {
+    s.disk_full_every = dice.between(200, 3000) * kMs;
+    s.disk_full_for = dice.between(50, 1500) * kMs;
+}
+
+void runtime_faults(Scenario& s, Dice& dice) {
+    s.event_delay_max = dice.percent(30) ? 100 * kMs : dice.between(1, 10) * kMs;
+    s.forgets = static_cast<unsigned>(dice.between(0, 30));
+    s.traps = static_cast<unsigned>(dice.between(0, 50));
+    s.runtime_dies = static_cast<unsigned>(dice.between(0, 30));
+    s.activation_refused = dice.percent(30) ? static_cast<unsigned>(dice.between(1, 100)) : 0;
+    s.checkpoint_refused = dice.percent(30) ? static_cast<unsigned>(dice.between(1, 300)) : 0;
+    s.runtime_stalls = dice.percent(20) ? static_cast<unsigned>(dice.between(1, 5)) : 0;
+}
+
+void lies(Scenario& s, Dice& dice) {
+    s.runtime_lies = static_cast<unsigned>(dice.between(1, 40));
+    s.storage_lies = static_cast<unsigned>(dice.between(1, 80));
+    s.place_lies = static_cast<unsigned>(dice.between(0, 200));
+    s.bad_start = static_cast<unsigned>(dice.between(0, 200));
+}
+
+void policy_faults(Scenario& s, Dice& dice) {
+    s.place_late = static_cast<unsigned>(dice.between(0, 200));
+    s.place_stalls = static_cast<unsigned>(dice.between(0, 50));
+    s.place_none = static_cast<unsigned>(dice.between(0, 100));
+    s.place_dies = static_cast<unsigned>(dice.between(0, 100));
+    s.place_lies = dice.percent(50) ? static_cast<unsigned>(dice.between(0, 200)) : 0;
+}
+
+void kills(Scenario& s, Dice& dice) {
+    s.kill_every = dice.between(20, 2000) * kMs;
+    if (dice.percent(30)) s.stall_every = dice.between(500, 5000) * kMs;
+}
+
+}  // namespace
+
+Scenario draw_scenario(std::uint64_t seed) {
+    Dice dice(seed);
+    Scenario s;
+    s.requests = static_cast<int>(dice.between(40, 260));
+    s.span = dice.between(500, 15000) * kMs;
+    s.units = static_cast<unsigned>(dice.between(1, 8));
+    s.hammer_percent = dice.percent(40) ? static_cast<unsigned>(dice.between(30, 100)) : 0;
+    s.read_percent = static_cast<unsigned>(dice.between(5, 50));
+    s.fail_percent = static_cast<unsigned>(dice.between(0, 10));
+    if (dice.percent(30)) s.deadline_max = dice.between(30, 2000) * kMs;
+    s.runtimes = static_cast<std::uint32_t>(dice.between(1, 3));
+    s.gateways = static_cast<std::uint32_t>(dice.between(1, 2));
+    s.restart_intensity = dice.percent(20);
+    s.leftovers_reaped = dice.percent(50);
+    s.start_again = dice.percent(50);
+    draw_limits(s, dice);
+    switch (seed % 10) {
+        case 0:
+            s.profile = "calm";
+            s.calm = true;
+            s.runtimes = 2;
+            s.limits = core::Limits{};
+            s.units = static_cast<unsigned>(dice.between(2, 40));
+            s.fail_percent = 0;
+            s.deadline_min = 5 * kSecond;
+            s.deadline_max = 20 * kSecond;
+            break;
+        case 1:
+            s.profile = "storage";
+            storage_faults(s, dice);
+            break;
+        case 2:
+            s.profile = "disk";
+            storage_faults(s, dice);
+            disk_faults(s, dice);
+            s.hammer_percent = 80;
+            break;
+        case 3:
+            s.profile = "runtime";
+            runtime_faults(s, dice);
+            s.put_delay_max = 30 * kMs;
+            break;
+        case 4:
+            s.profile = "policy";
+            policy_faults(s, dice);
+            runtime_faults(s, dice);
+            s.units = 8;
+            break;
+        case 5:
+            s.profile = "restarts";
+            storage_faults(s, dice);
+            s.node_restarts = static_cast<int>(dice.between(1, 6));
+            break;
+        case 6:
+            s.profile = "lies";
+            lies(s, dice);
+            storage_faults(s, dice);
+            break;
+        case 7:
+            s.profile = "swaps";
+            s.swaps = static_cast<int>(dice.between(1, 8));
+            if (dice.percent(50)) kills(s, dice);
+            if (dice.percent(50)) runtime_faults(s, dice);
+            break;
+        case 8:
+            s.profile = "kills";
+            kills(s, dice);
+            s.put_delay_max = dice.between(1, 50) * kMs;
+            s.event_delay_max = dice.between(1, 20) * kMs;
+            break;
+        default:
+            s.profile = "everything";
+            storage_faults(s, dice);
+            runtime_faults(s, dice);
+            policy_faults(s, dice);
+            lies(s, dice);
+            kills(s, dice);
+            if (dice.percent(50)) disk_faults(s, dice);
+            s.node_restarts = static_cast<int>(dice.between(0, 3));
+            s.swaps = static_cast<int>(dice.between(0, 4));
+            break;
+    }
+    return s;
+}
+
+}  // namespace hf::sim

@@ -1,0 +1,79 @@
+// What one seed tries: how much load, which bounds, which faults and how often. All of it follows from the seed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "agent/core/types.hpp"
+#include "tests/sim/dice.hpp"
+
+namespace hf::sim {
+
+using core::kMs;
+using core::kSecond;
+using core::Time;
+
+// Chances are in permille of the requests an instance gets.
+struct Scenario {
+    std::string profile;
+
+    // Load.
+    int requests = 200;
+    Time span = 10 * kSecond;
+    unsigned units = 4;
+    unsigned hammer_percent = 0;  // of the requests go to unit 0
+    unsigned read_percent = 25;
+    unsigned fail_percent = 5;
+    std::int64_t pad_bytes_max = 0;  // of one event's changes
+    Time deadline_min = 20 * kMs;
+    Time deadline_max = 20 * kSecond;
+
+    // The node.
+    core::Limits limits;
+    std::uint32_t runtimes = 2;
+    std::uint32_t gateways = 1;
+    bool restart_intensity = false;
+    bool leftovers_reaped = true;
+    std::string placement = "least-loaded";
+
+    // Storage.
+    Time put_delay_max = 2 * kMs;
+    Time read_delay_max = 1 * kMs;
+    unsigned unknown = 0;  // a third each: not applied, applied, applied later
+    Time ghost_delay_max = 3 * kSecond;
+    unsigned storage_dies = 0;  // with the request open, applied or not
+    unsigned storage_lies = 0;  // answers doubled, or to requests that never were
+    unsigned refused = 0;       // a single refusal that has no effect
+    Time disk_full_every = 0;   // mean pause between phases of a full disk, 0 = never
+    Time disk_full_for = 0;
+
+    // Runtime.
+    Time event_delay_max = 2 * kMs;
+    unsigned forgets = 0;
+    unsigned traps = 0;
+    unsigned runtime_dies = 0;
+    unsigned runtime_lies = 0;
+    unsigned activation_refused = 0;
+    unsigned checkpoint_refused = 0;
+    unsigned runtime_stalls = 0;
+
+    // Placement.
+    unsigned place_late = 0;
+    unsigned place_stalls = 0;
+    unsigned place_lies = 0;
+    unsigned place_none = 0;
+    unsigned place_dies = 0;
+
+    // The whole node.
+    Time kill_every = 0;  // mean pause between kills of a random instance, 0 = never
+    Time stall_every = 0;
+    unsigned bad_start = 0;  // an instance that greets wrongly, refuses, hangs or dies before Ready
+    int node_restarts = 0;
+    int swaps = 0;
+    bool start_again = false;  // a last start on the same bucket must find everything
+    bool calm = false;         // nothing goes wrong: exact checks apply
+};
+
+[[nodiscard]] Scenario draw_scenario(std::uint64_t seed);
+
+}  // namespace hf::sim

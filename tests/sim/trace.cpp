@@ -1,0 +1,80 @@
+// The core's actions as lines of the trace.
+#include "agent/core/keys.hpp"
+#include "tests/sim/world.hpp"
+
+namespace hf::sim {
+
+namespace {
+
+std::string to(Handle handle) {
+    return " -> g" + std::to_string(handle.generation);
+}
+std::string number(std::uint64_t value) {
+    return std::to_string(value);
+}
+const char* verb_name(core::StoreVerb verb) {
+    static constexpr const char* kNames[] = {"get", "put", "delete", "list", "probe"};
+    return kNames[static_cast<std::size_t>(verb)];
+}
+
+struct Line {
+    std::string operator()(const core::ReplyOut& a) const {
+        const auto payload = unpack_reply(a.body);
+        return "reply req " + number(a.req_id) + " " + reason_name(a.reason) +
+               (payload ? " value " + number(payload->value) + " last #" + number(payload->last)
+                        : " (" + a.text + ")") +
+               to(a.to);
+    }
+    std::string operator()(const core::Deliver& a) const {
+        const auto event = unpack_event(a.event);
+        return "deliver #" + number(event ? event->id : 0) + " op " + number(a.op) +
+               " activation " + number(a.activation) + " attempt " + number(a.attempt) + to(a.to);
+    }
+    std::string operator()(const core::StoreRequest& a) const {
+        return std::string(verb_name(a.verb)) + " " + a.key + " op " + number(a.op) + to(a.to);
+    }
+    std::string operator()(const core::Activate& a) const {
+        return "activate " + a.unit + " op " + number(a.op) + " activation " +
+               number(a.activation) + " part " + number(a.part) + " entries " +
+               number(a.entries.size()) + (a.more ? " more" : "") + to(a.to);
+    }
+    std::string operator()(const core::Checkpoint& a) const {
+        return "checkpoint op " + number(a.op) + " activation " + number(a.activation) + to(a.to);
+    }
+    std::string operator()(const core::Drop& a) const {
+        return "drop activation " + number(a.activation) + to(a.to);
+    }
+    std::string operator()(const core::Place& a) const {
+        return "place " + a.subject + " op " + number(a.op) + to(a.to);
+    }
+    std::string operator()(const core::NextStep& a) const { return "next step" + to(a.to); }
+    std::string operator()(const core::Spawn& a) const {
+        return "spawn " + a.slot + "/" + number(a.seat) + " " + a.build.label() + to(a.handle);
+    }
+    std::string operator()(const core::Configure& a) const { return "configure" + to(a.to); }
+    std::string operator()(const core::Kill& a) const { return "kill: " + a.reason + to(a.to); }
+    std::string operator()(const core::SendShed& a) const { return "shed" + to(a.to); }
+    std::string operator()(const core::SendStop& a) const { return "stop: " + a.reason + to(a.to); }
+    std::string operator()(const core::AskProgress& a) const { return "progress?" + to(a.to); }
+    std::string operator()(const core::CommandDone& a) const {
+        return "command " + number(a.command) + (a.ok ? " done: " : " failed: ") + a.text;
+    }
+    std::string operator()(const core::CommandProgress& a) const {
+        return "command " + number(a.command) + ": " + a.text;
+    }
+    std::string operator()(const core::RememberBadBuilds& a) const {
+        return "bad builds: " + number(a.identity_reason.size());
+    }
+    std::string operator()(const core::Note& a) const { return "note " + a.room + ": " + a.text; }
+    std::string operator()(const core::ExitNode& a) const {
+        return "exit " + std::to_string(a.code) + ": " + a.reason;
+    }
+};
+
+}  // namespace
+
+void World::trace_action(const core::Action& action) {
+    trace(std::visit(Line{}, action));
+}
+
+}  // namespace hf::sim

@@ -133,7 +133,7 @@ static hf_i32 never_ending(hf_text path, int* known) {
     }
     if (hf_same(path, "/recurse")) return (hf_i32)recurse(0);
     if (hf_same(path, "/trap")) __builtin_trap();
-    if (hf_same(path, "/divide")) return (hf_i32)(1 / sink);
+    if (hf_same(path, "/divide")) return (hf_i32)(1000 / sink);
     if (hf_same(path, "/wild")) {
         volatile hf_size far = 0xFFFFFFF0u; /* volatile: a constant address would become a static offset */
         *(volatile hf_u32*)far = 1;

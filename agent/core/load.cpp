@@ -231,7 +231,7 @@ void Units::send_activation(Unit& unit) {
     }
     Activate activate;
     activate.to = unit.runtime;
-    activate.op = open_runtime_op(unit);
+    activate.op = open_runtime_op(unit, RuntimeAsk::Activate);
     activate.unit = unit.key;
     activate.class_name = class_name(unit);
     activate.name = unit.name;
@@ -250,7 +250,7 @@ void Units::send_activation(Unit& unit) {
 }
 
 void Units::activated(const ActivatedIn& event) {
-    Unit* unit = close_runtime_op(event.op, event.from, event.activation);
+    Unit* unit = close_runtime_op(event.op, event.from, RuntimeAsk::Activate, event.activation);
     if (unit == nullptr || unit->memory != Memory::Activating) return;
     if (!event.ok) {
         env_.note(NoteLevel::Warn, "units", unit->key + ": not activated: " + event.error);

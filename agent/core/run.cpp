@@ -88,27 +88,41 @@ void Units::feed(Handle runtime) {
     }
 }
 
-OpId Units::open_runtime_op(Unit& unit) {
+OpId Units::open_runtime_op(Unit& unit, RuntimeAsk ask) {
     HF_CHECK(unit.runtime_op == 0, "a unit has one request open at its runtime");
     const OpId op = env_.new_op();
     unit.runtime_op = op;
-    runtime_ops_.emplace(op, RuntimeOp{unit.id, unit.runtime});
+    runtime_ops_.emplace(op, RuntimeOp{unit.id, unit.runtime, ask, unit.activation});
     ++runtimes_.at(unit.runtime).inflight;
     supervision_.opened(unit.runtime);
     return op;
 }
 
-// The answer's bookkeeping. Nothing when the unit has moved on: a retired activation's message is dropped here.
-Unit* Units::close_runtime_op(OpId op, Handle from, std::uint64_t activation) {
+// False when nobody asked. An answer of the wrong kind or for another activation leaves its request open: the runtime is
+// ended for it, and its death decides what the request becomes.
+bool Units::end_runtime_op(
+    OpId op, Handle from, RuntimeAsk ask, std::uint64_t activation, RuntimeOp& was) {
     const auto it = runtime_ops_.find(op);
     if (it == runtime_ops_.end() || it->second.runtime != from) {
         ++env_.stats.stale_messages;
-        return nullptr;
+        return false;
     }
-    Unit* unit = unit_of(it->second.unit);
+    if (it->second.ask != ask || it->second.activation != activation) {
+        supervision_.answered_badly(from, "answered a request with the answer to another", false);
+        return false;
+    }
+    was = it->second;
     runtime_ops_.erase(it);
     supervision_.closed(from);
     if (const auto load = runtimes_.find(from); load != runtimes_.end()) --load->second.inflight;
+    return true;
+}
+
+// The answer's bookkeeping. Nothing when the unit has moved on: a retired activation's message is dropped here.
+Unit* Units::close_runtime_op(OpId op, Handle from, RuntimeAsk ask, std::uint64_t activation) {
+    RuntimeOp was;
+    if (!end_runtime_op(op, from, ask, activation, was)) return nullptr;
+    Unit* unit = unit_of(was.unit);
     if (unit == nullptr || unit->runtime_op != op || unit->activation != activation ||
         unit->runtime != from) {
         ++env_.stats.stale_messages;
@@ -127,7 +141,8 @@ void Units::send_next(Unit& unit) {
     if (!unit.checkpointing && (unit.entries_since_base >= limits.checkpoint_entries ||
                                 unit.bytes_since_base >= limits.checkpoint_bytes)) {
         unit.checkpointing = true;
-        env_.emit(Checkpoint{unit.runtime, open_runtime_op(unit), unit.activation});
+        env_.emit(Checkpoint{
+            unit.runtime, open_runtime_op(unit, RuntimeAsk::Checkpoint), unit.activation});
         return;
     }
     if (unit.mailbox.empty()) return;
@@ -136,7 +151,7 @@ void Units::send_next(Unit& unit) {
     unit.mailbox_bytes -= mail.waiting.bytes;
     Deliver deliver;
     deliver.to = unit.runtime;
-    deliver.op = open_runtime_op(unit);
+    deliver.op = open_runtime_op(unit, RuntimeAsk::Deliver);
     deliver.activation = unit.activation;
     deliver.event_incarnation = incarnation_;
     deliver.event_counter = mail.waiting.event;
@@ -158,7 +173,7 @@ void Units::put_output(Unit& unit, Mail mail, ReplyOut reply) {
 }
 
 void Units::delivered(DeliveredIn& event) {
-    Unit* unit = close_runtime_op(event.op, event.from, event.activation);
+    Unit* unit = close_runtime_op(event.op, event.from, RuntimeAsk::Deliver, event.activation);
     if (unit == nullptr || !unit->running) return;
     touch(*unit);
     if (event.status == DeliverStatus::NotResident) {
@@ -198,7 +213,7 @@ void Units::delivered(DeliveredIn& event) {
 }
 
 void Units::checkpointed(CheckpointedIn& event) {
-    Unit* unit = close_runtime_op(event.op, event.from, event.activation);
+    Unit* unit = close_runtime_op(event.op, event.from, RuntimeAsk::Checkpoint, event.activation);
     if (unit == nullptr || !unit->checkpointing) return;
     if (!event.ok || event.base.size() > env_.config.limits.entry_bytes) {
         // Not now: ask again after as many entries as before.
@@ -213,16 +228,8 @@ void Units::checkpointed(CheckpointedIn& event) {
 }
 
 void Units::dropped(const DroppedIn& event) {
-    const auto it = runtime_ops_.find(event.op);
-    if (it == runtime_ops_.end() || it->second.runtime != event.from) {
-        ++env_.stats.stale_messages;
-        return;
-    }
-    runtime_ops_.erase(it);
-    supervision_.closed(event.from);
-    if (const auto load = runtimes_.find(event.from); load != runtimes_.end())
-        --load->second.inflight;
-    feed(event.from);
+    RuntimeOp was;
+    if (end_runtime_op(event.op, event.from, RuntimeAsk::Drop, 0, was)) feed(event.from);
 }
 
 // Ends the unit's stay at its runtime; the activation id is retired with it.
@@ -240,7 +247,7 @@ void Units::leave_runtime(Unit& unit, bool tell_runtime) {
     --it->second.resident;
     if (tell_runtime && activation != 0) {
         const OpId op = env_.new_op();
-        runtime_ops_.emplace(op, RuntimeOp{0, runtime});
+        runtime_ops_.emplace(op, RuntimeOp{0, runtime, RuntimeAsk::Drop, 0});
         ++it->second.inflight;
         supervision_.opened(runtime);
         env_.emit(Drop{runtime, op, activation});

@@ -71,6 +71,14 @@ private:
         bool retiring = false;
     };
 
+    enum class RuntimeAsk : std::uint8_t { Activate, Deliver, Checkpoint, Drop };
+    struct RuntimeOp {
+        UnitId unit = 0;
+        Handle runtime;
+        RuntimeAsk ask = RuntimeAsk::Drop;
+        std::uint64_t activation = 0;
+    };
+
     // admit.cpp
     void refuse(const RequestIn& request,
                 ReplyReason reason,
@@ -118,8 +126,13 @@ private:
     void queue_for_runtime(Unit& unit);
     void feed(Handle runtime);
     void send_next(Unit& unit);
-    [[nodiscard]] OpId open_runtime_op(Unit& unit);
-    [[nodiscard]] Unit* close_runtime_op(OpId op, Handle from, std::uint64_t activation);
+    [[nodiscard]] OpId open_runtime_op(Unit& unit, RuntimeAsk ask);
+    [[nodiscard]] Unit* close_runtime_op(OpId op,
+                                         Handle from,
+                                         RuntimeAsk ask,
+                                         std::uint64_t activation);
+    [[nodiscard]] bool end_runtime_op(
+        OpId op, Handle from, RuntimeAsk ask, std::uint64_t activation, RuntimeOp& was);
     void leave_runtime(Unit& unit, bool tell_runtime);
     void go_cold(Unit& unit, bool tell_runtime);
     void put_output(Unit& unit, Mail mail, ReplyOut reply);
@@ -141,10 +154,6 @@ private:
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;
     std::unordered_map<std::string, UnitId> by_key_;
     std::map<Handle, RuntimeLoad> runtimes_;
-    struct RuntimeOp {
-        UnitId unit = 0;
-        Handle runtime;
-    };
     std::unordered_map<OpId, RuntimeOp> runtime_ops_;
     std::list<UnitId> idle_;  // least recently active first
     DeadlineList deadlines_;  // ascending

@@ -24,8 +24,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAskTimeout{5'000};
 // Three stages of at most 2 s, a start of at most 10 s, and as much again for a roll-back.
 constexpr milliseconds kSwapTimeout{60'000};
-// Reading a module of the largest size takes a few seconds on a slow machine.
-constexpr milliseconds kInspectTimeout{60'000};
+// For the programs beside us: reading a module of the largest size takes a few seconds on a slow machine.
+constexpr milliseconds kBesideTimeout{60'000};
 // holdfast-wasm-build's exit code for a command line it does not understand.
 constexpr int kInspectUsage = 2;
 // One page of actors: 1 000 rows of the longest names stay below the line bound of 1 MiB.
@@ -49,7 +49,6 @@ struct Options {
     std::string policy;
     std::string binary;
     std::vector<std::string> settings;
-    std::string expect;
 
     std::string class_name;
     std::uint32_t limit = kActorsPage;
@@ -57,7 +56,6 @@ struct Options {
     bool all = false;
 
     std::string file;
-    bool compile = false;
 };
 
 // A command line in the making. Each command leaves its action in `action`; parsing runs nothing.
@@ -160,7 +158,7 @@ private:
             "swap",
             "run another policy or binary, live; comes back when it serves or was rolled back",
             "holdfast swap placement --policy least-loaded\n"
-            "  holdfast swap placement --binary ./my-policy --set limit=10",
+            "  holdfast swap placement --policy first-fit --binary ./first-fit --set fill=100",
             [this] { return swap_plugin(); });
         swap->add_option("plugin", options_.plugin, "placement or drain")->required();
         swap->add_option("--policy", options_.policy, "the policy's name")->type_name("NAME");
@@ -169,10 +167,6 @@ private:
             ->type_name("KEY=VALUE")
             ->take_all()
             ->allow_extra_args(false);
-        swap->add_option("--expect",
-                         options_.expect,
-                         "same: an answer that differs from the old one's rolls back")
-            ->check(CLI::IsMember({"same"}));
         CLI::App* back =
             command(cli_,
                     "rollback",
@@ -218,14 +212,12 @@ private:
         CLI::App* build = command(
             cli_,
             "build",
-            "judge an actor's module as the node would; needs no node unless --compile is given",
+            "judge an actor's module as the node would, and tell what it needs; needs no node",
             "holdfast build counter.wasm",
             [this] { return build_module(); });
         build->add_option("module", options_.file, "the .wasm file")
             ->required()
             ->type_name("MODULE.wasm");
-        build->add_flag(
-            "--compile", options_.compile, "then have the node compile it, in its jailed builder");
     }
 
     [[nodiscard]] std::filesystem::path data() const {
@@ -236,11 +228,13 @@ private:
         return parse_duration(options_.timeout).value_or(otherwise);
     }
 
+    static std::string failure(const std::string& code, const std::string& message) {
+        return Json{{"error", {{"code", code}, {"message", message}}}}.dump(
+            -1, ' ', false, Json::error_handler_t::replace);
+    }
+
     int fail(Exit exit, const std::string& code, const std::string& message) {
-        if (options_.json)
-            out_ << Json{{"error", {{"code", code}, {"message", message}}}}.dump(
-                        -1, ' ', false, Json::error_handler_t::replace)
-                 << '\n';
+        if (options_.json) out_ << failure(code, message) << '\n';
         err_ << "holdfast: " << printable(message) << '\n';
         return static_cast<int>(exit);
     }
@@ -314,7 +308,6 @@ private:
             settings[key] = setting.substr(equals + 1);
         }
         if (!settings.empty()) request["settings"] = std::move(settings);
-        if (!options_.expect.empty()) request["expect"] = options_.expect;
         return change(request);
     }
 
@@ -353,9 +346,14 @@ private:
                const std::filesystem::path& file) {
         std::vector<std::string> arguments{flag, file.string()};
         if (options_.json) arguments.emplace_back("--json");
-        out_.flush();
-        const auto code = run_beside(around_, program, arguments);
-        return code ? *code : fail(code.error());
+        const auto said = hear_beside(around_, program, arguments, timeout(kBesideTimeout));
+        if (!said) return fail(said.error());
+        if (said->code != 0 && options_.json && said->out.empty())
+            out_ << failure("invalid", said->err.substr(0, said->err.find_last_not_of('\n') + 1))
+                 << '\n';
+        out_ << said->out;
+        err_ << said->err;
+        return said->code;
     }
 
     // The module is only read here. What compiles and runs parts of it has a jail, which is the node's.
@@ -368,7 +366,7 @@ private:
         const auto said = hear_beside(around_,
                                       "holdfast-wasm-build",
                                       {"--inspect", module.string()},
-                                      timeout(kInspectTimeout));
+                                      timeout(kBesideTimeout));
         if (!said) return fail(said.error());
         if (said->code != 0) {
             std::string why = said->err.substr(0, said->err.find_last_not_of('\n') + 1);
@@ -384,13 +382,6 @@ private:
         for (const auto& [key, value] : facts.items())
             if (key != "ok") result[key] = value;
         result["millis"] = (monotonic_ns() - start_ns) / 1'000'000;
-        if (!options_.compile) return print(result, show_fields);
-        const Answer answer = ask(data(),
-                                  {{"op", "build"}, {"module", module.string()}},
-                                  timeout(kSwapTimeout),
-                                  reporter());
-        if (answer.exit != Exit::Ok) return fail(answer);
-        result["compiled"] = answer.result;
         return print(result, show_fields);
     }
 

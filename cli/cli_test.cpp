@@ -40,7 +40,7 @@ TEST_CASE("plugins shows instances, last exits and bad builds") {
             R"("last_exit":"killed by signal 11","reason":"","bad_builds":[{"binary":"ab12","policy":"crash"}],)"
             R"("instances":[{"index":0,"generation":3,"pid":41,"state":"serving","restarts":2,"resident":0,"uptime_ms":950}]},)"
             R"({"name":"runtime","kind":"runtime","use":"runtime-wasm","policy":null,"state":"serving",)"
-            R"("instances":[{"index":0,"generation":4,"pid":51,"state":"serving","resident":12},{"index":1,"generation":5,"pid":52,"state":"failed"}]}]}})"
+            R"("instances":[{"index":0,"generation":4,"pid":51,"state":"serving","resident":12},{"index":1,"generation":5,"pid":52,"state":"failed"}]}],"remembered_bad_builds":[{"identity":"ab12/crash","why":"stalled"}]}})"
             "\n"));
     const Ran ran = run(dir, {"plugins"});
     CHECK(ran.exit == 0);
@@ -54,6 +54,7 @@ TEST_CASE("plugins shows instances, last exits and bad builds") {
               "  runtime/1                                       failed     5   52         -      "
               "-  -\n"));
     CHECK(has(ran.out, "placement  last exit: killed by signal 11\n"));
+    CHECK(has(ran.out, "bad build  stalled (ab12/crash)\n"));
     CHECK(has(ran.out, "placement  not chosen again by itself: binary ab12, policy crash\n"));
 }
 
@@ -121,9 +122,7 @@ TEST_CASE("swap sends what was said, shows progress and ends with the node's ver
                           "--set",
                           "a=b=c",
                           "--set",
-                          "d=",
-                          "--expect",
-                          "same"});
+                          "d="});
     CHECK(full.exit == 0);
     CHECK(full.out == "outcome     full\ngeneration  4\n");
     CHECK(full.err == "holdfast: shadow: 64 answers\nholdfast: stage canary, percent 10\n");
@@ -131,8 +130,7 @@ TEST_CASE("swap sends what was said, shows progress and ends with the node's ver
                                      {"plugin", "placement"},
                                      {"policy", "least-loaded"},
                                      {"binary", (dir.path / "my policy").string()},
-                                     {"settings", {{"a", "b=c"}, {"d", ""}}},
-                                     {"expect", "same"}});
+                                     {"settings", {{"a", "b=c"}, {"d", ""}}}});
     const Ran back = run(dir, {"swap", "placement", "--policy", "crash"});
     CHECK(back.exit == 1);
     CHECK(has(back.out, "rolled-back"));
@@ -157,7 +155,6 @@ TEST_CASE("a wrong command line is 2, asks nobody, and names what is wrong") {
         {{"swap", "placement", "--set", "=x"}, "KEY=VALUE"},
         {{"swap", "placement", "--set", "x=1", "--set", "x=2"}, "twice"},
         {{"swap", "placement", "--binary", "nowhere"}, "no such file"},
-        {{"swap", "placement", "--policy", "p", "--expect", "other"}, "--expect"},
         {{"rollback"}, "plugin"},
         {{"plugin", "reset"}, "plugin"},
         {{"build"}, "module"},
@@ -243,6 +240,12 @@ TEST_CASE("config check and show run the program beside us and pass its exit cod
     CHECK(run(dir, {"config", "show"}).exit == 2);
     CHECK(content(dir.path / "args") ==
           "--show-config|" + (dir.path / "agent.toml").string() + "|");
+    program(dir.path / "bin" / "holdfastd", "#!/bin/sh\necho \"$2:1:1: bad\" >&2\nexit 2\n");
+    const Ran bad = run(dir, {"config", "check", "a.toml", "--json"});
+    CHECK(bad.exit == 2);
+    CHECK(bad.err == "a.toml:1:1: bad\n");
+    CHECK(Json::parse(bad.out)["error"]["message"] == "a.toml:1:1: bad");
+    CHECK(run(dir, {"config", "check", "a.toml"}).out.empty());
     program(dir.path / "bin" / "holdfastd", "#!/bin/sh\nkill -SEGV $$\n");
     const Ran killed = run(dir, {"config", "check", "a.toml"});
     CHECK(killed.exit == 1);
@@ -266,7 +269,6 @@ TEST_CASE("build tells what the module is, or why it is refused") {
     CHECK(has(good.out, "bytes         5\n"));
     CHECK(has(good.out, "imports       hf.get, hf.put\n"));
     CHECK(Json::parse(run(dir, {"build", "m.wasm", "--json"}).out)["memory_pages"] == 2);
-    CHECK(run(dir, {"build", "m.wasm", "--compile"}).exit == 3);
 
     program(tool, "#!/bin/sh\necho 'module refused: it imports env.exit' >&2\nexit 3\n");
     const Ran refused = run(dir, {"build", "m.wasm", "--json"});
@@ -280,20 +282,6 @@ TEST_CASE("build tells what the module is, or why it is refused") {
     CHECK(has(run(dir, {"build", "m.wasm"}).err, "signal 11"));
     program(tool, "#!/bin/sh\nexec sleep 1000\n");
     CHECK(run(dir, {"build", "m.wasm", "--timeout", "100ms"}).exit == 4);
-}
-
-TEST_CASE("build --compile asks the node and adds its answer") {
-    TempDir dir;
-    std::ofstream(dir.path / "m.wasm") << "12345";
-    program(dir.path / "bin" / "holdfast-wasm-build", "#!/bin/sh\necho '{\"ok\":true}'\n");
-    FakeNode node(
-        dir.path,
-        answers("{\"progress\":\"compiling\"}\n{\"ok\":true,\"result\":{\"cached\":false}}\n"));
-    const Ran ran = run(dir, {"build", "m.wasm", "--compile", "--json"});
-    CHECK(ran.exit == 0);
-    CHECK(ran.err == "holdfast: compiling\n");
-    CHECK(Json::parse(ran.out)["compiled"]["cached"] == false);
-    CHECK(node.requests()[0] == Json{{"op", "build"}, {"module", (dir.path / "m.wasm").string()}});
 }
 
 TEST_CASE("config show without a file asks the running node") {

@@ -65,18 +65,22 @@ void add_notes(Pairs& notes, const std::string& name, const Json& plugin) {
 
 void show_status(std::ostream& out, const Json& result) {
     const auto at = [&result](const char* key) { return field(result, key); };
-    print_pairs(out,
-                {{"node", at("node")},
-                 {"version", at("version")},
-                 {"role", at("role")},
-                 {"store", at("store")},
-                 {"ready", at("ready")},
-                 {"up", duration_field(result, "uptime_ms")},
-                 {"policies", at("policies")},
-                 {"events accepted", at("accepted")},
-                 {"events answered", at("answered")},
-                 {"units", at("units")},
-                 {"missing walls", at("missing_walls")}});
+    print_pairs(
+        out,
+        {{"node", at("node")},
+         {"version", at("version")},
+         {"role", at("role")},
+         {"store", at("store")},
+         {"ready",
+          at("ready") == "no" && at("not_ready_because") != "-" ? "no: " + at("not_ready_because")
+                                                                : at("ready")},
+         {"listens on", at("listen")},
+         {"up", duration_field(result, "uptime_ms")},
+         {"policies", at("policies")},
+         {"events accepted", at("accepted")},
+         {"events answered", at("answered")},
+         {"units", at("units")},
+         {"missing walls", at("missing_walls")}});
     if (const Json& links = list(result, "links"); !links.empty()) {
         out << "\nlinks\n";
         print_objects(out, links);
@@ -116,6 +120,10 @@ void show_plugins(std::ostream& out, const Json& result) {
         }
         add_notes(notes, name, plugin);
     }
+    // Builds that serve nowhere now; the others are told with their plugin.
+    for (const Json& build : list(result, "remembered_bad_builds"))
+        notes.emplace_back("bad build",
+                           field(build, "why") + " (" + field(build, "identity") + ")");
     table.print(out);
     if (notes.empty()) return;
     out << '\n';

@@ -121,13 +121,6 @@ bool take_all(Pipe& out, Pipe& err, std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-Result<int> run_beside(const Surroundings& around,
-                       const std::string& program,
-                       const std::vector<std::string>& arguments) {
-    HF_ASSIGN(const pid_t pid, start_beside(around, program, arguments, nullptr));
-    return wait_for(pid, program);
-}
-
 Result<Said> hear_beside(const Surroundings& around,
                          const std::string& program,
                          const std::vector<std::string>& arguments,

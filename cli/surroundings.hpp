@@ -33,23 +33,17 @@ struct Surroundings {
 [[nodiscard]] std::filesystem::path config_file(const Surroundings& around,
                                                 const std::string& file);
 
-// Runs a program that lies beside this executable, with our own standard streams, and waits for it. Answers its exit code.
-// NotFound: it is not there; Io: it could not be started or ended by a signal, which the message names.
-[[nodiscard]] Result<int> run_beside(const Surroundings& around,
-                                     const std::string& program,
-                                     const std::vector<std::string>& arguments);
-
 // What a program beside us said.
 struct Said {
     int code = 0;
     std::string out;
     std::string err;
 };
-// One JSON line of a wasm module's imports and exports is a few KiB; an error is a sentence.
+// A module's imports and exports or a whole configuration are a few KiB; an error is a sentence.
 inline constexpr std::size_t kSaidBytesMax = 1U << 20U;
 
-// As run_beside, but what it writes is handed back, at most kSaidBytesMax of each stream. Timeout: it was ended because it
-// took longer.
+// Runs a program that lies beside this executable and hands back what it wrote, at most kSaidBytesMax of each stream.
+// NotFound: it is not there; Timeout: it was ended because it took longer; Io: it could not be started or ended by a signal.
 [[nodiscard]] Result<Said> hear_beside(const Surroundings& around,
                                        const std::string& program,
                                        const std::vector<std::string>& arguments,

@@ -17,6 +17,10 @@
 //                                                     process must end and open the bucket again
 // LMDB's code alone does not tell the last two apart; whether a transaction can still begin does.
 //
+// Neighbours. Several processes may have one bucket open, from one pid namespace of one machine: LMDB's lock file counts on
+// pids and fcntl locks. Writers take turns; a neighbour that dies within a write hands its turn over, one that is stopped
+// (SIGSTOP) keeps it, and writes here wait until it goes on or is killed. Readers never wait.
+//
 // Threads: one for apply(), one for read() and stats(); they may be different ones.
 #pragma once
 

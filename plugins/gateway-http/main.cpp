@@ -5,7 +5,8 @@
 #include "plugins/gateway-http/gateway.hpp"
 
 int main(int argc, char** argv) {
-    hf::gateway::Gateway gateway;
+    // Never destroyed: the loop's handles, which know it by address, end with the process.
+    static auto& gateway = *new hf::gateway::Gateway;
     auto driver = hf::sdk::Driver::attach(gateway, argc, argv);
     if (!driver.ok()) {
         // The supervisor ended before it had anything to say.

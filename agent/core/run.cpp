@@ -296,7 +296,7 @@ void Units::runtime_serving(Handle runtime) {
 
 void Units::runtime_retiring(Handle runtime) {
     const auto it = runtimes_.find(runtime);
-    if (it == runtimes_.end()) return;
+    if (it == runtimes_.end()) return supervision_.retired_empty(runtime);  // it never served
     it->second.retiring = true;
     if (it->second.resident == 0) return supervision_.retired_empty(runtime);
     std::vector<UnitId> there;

@@ -13,6 +13,7 @@ constexpr Time kBackoffMax = 10 * kSecond;
 constexpr Time kBackoffMaxStorage = 1 * kSecond;  // nothing works without it
 constexpr Time kDeathWindow = 120 * kSecond;
 constexpr std::size_t kDeathsMax = 10;
+constexpr Time kStopPatience = 2 * kSecond;  // between being told to stop and being killed
 }  // namespace
 
 const char* phase_name(Phase phase) {
@@ -167,7 +168,8 @@ void Supervision::ready(const ReadyIn& event) {
 }
 
 void Supervision::kill(Instance& instance, const std::string& why, bool dump) {
-    if (instance.ending && instance.phase != Phase::Shedding) return;
+    if (instance.killed) return;
+    instance.killed = true;
     instance.ending = true;
     env_.note(NoteLevel::Warn,
               "supervision",
@@ -288,18 +290,23 @@ void Supervision::retire(Instance& instance) {
     instance.part = Instance::Part::Retiring;
     instance.phase = Phase::Shedding;
     instance.ending = true;
+    // It may hang, or not want to go: what it still has to do is bounded as well.
+    const Time shed_by = env_.now + env_.config.limits.shed_deadline;
+    instance.end_by = shed_by + kStopPatience;
     listener_.on_retiring(kind, instance.handle);
     if (kind == Kind::Placement || kind == Kind::Drain) {
-        env_.emit(SendStop{instance.handle, "swapped out"});
+        retired_empty(instance.handle);
     } else if (kind != Kind::Runtime) {
-        env_.emit(SendShed{instance.handle, env_.now + env_.config.limits.shed_deadline});
+        env_.emit(SendShed{instance.handle, shed_by});
     }
 }
 
 void Supervision::retired_empty(Handle handle) {
-    const Instance* instance = find(handle);
-    if (instance != nullptr && instance->part == Instance::Part::Retiring)
-        env_.emit(SendStop{handle, "swapped out"});
+    Instance* instance = instance_of(handle);
+    if (instance == nullptr || instance->part != Instance::Part::Retiring || instance->killed)
+        return;
+    instance->end_by = std::min(instance->end_by, env_.now + kStopPatience);
+    env_.emit(SendStop{handle, "swapped out"});
 }
 
 void Supervision::stop_kind(Kind kind) {
@@ -382,7 +389,7 @@ Time Supervision::stall_limit(Kind kind) const {
 // apart; only when that stood still as well is it a stall.
 void Supervision::check_watchdog(Instance& instance) {
     const Kind kind = slots_[instance.slot].spec.kind;
-    if (instance.open_requests == 0 || instance.ending ||
+    if (instance.open_requests == 0 || instance.killed ||
         (kind != Kind::Storage && kind != Kind::Runtime))
         return;
     if (env_.now - instance.busy_since < stall_limit(kind)) return;
@@ -398,7 +405,7 @@ void Supervision::check_watchdog(Instance& instance) {
 
 void Supervision::progress_is(const ProgressIs& event) {
     Instance* instance = instance_of(event.from);
-    if (instance == nullptr || !instance->progress_asked || instance->ending) return;
+    if (instance == nullptr || !instance->progress_asked || instance->killed) return;
     if (instance->progress == event.counter) {
         instance->fault = "stalled: no answer and no progress";
         return kill(*instance, instance->fault, true);
@@ -413,6 +420,10 @@ void Supervision::tick() {
         if (!instance.ending && instance.phase < Phase::Serving &&
             env_.now - instance.spawned >= limits.ready_timeout)
             late.push_back(instance.handle);
+        if (instance.end_by <= env_.now) {
+            instance.end_by = kNever;
+            kill(instance, "did not end in time", false);
+        }
         check_watchdog(instance);
     }
     for (const Handle handle : late) {
@@ -439,8 +450,9 @@ Time Supervision::next_deadline() const {
     const Limits& limits = env_.config.limits;
     Time soonest = kNever;
     for (const auto& [generation, instance] : instances_) {
-        if (instance.ending) continue;
-        if (instance.phase < Phase::Serving)
+        if (instance.killed) continue;
+        soonest = std::min(soonest, instance.end_by);
+        if (instance.phase < Phase::Serving && !instance.ending)
             soonest = std::min(soonest, instance.spawned + limits.ready_timeout);
         const Kind kind = slots_[instance.slot].spec.kind;
         if (instance.open_requests != 0 && (kind == Kind::Storage || kind == Kind::Runtime))

@@ -55,6 +55,8 @@ public:
         Time spawned = 0;
         Time ready = 0;
         bool ending = false;  // we asked for its end, or are killing it
+        bool killed = false;
+        Time end_by = kNever;  // asked to end: killed when it has not by then
         std::string fault;    // why we kill it, when it is its own fault
         // Watchdog.
         std::uint64_t open_requests = 0;

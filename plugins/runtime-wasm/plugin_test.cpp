@@ -7,28 +7,18 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "abi/base/clock.hpp"
-#include "plugins/runtime-wasm/testing/support.hpp"
-#include "tests/abi/rig.hpp"
+#include "plugins/runtime-wasm/testing/runtime_process.hpp"
 
 namespace hf::wasm {
 
+using testing::Answer;
 using testing::http_event;
+using testing::ModuleFile;
 using testing::run_builder;
+using testing::Runtime;
 using testing::TempDir;
 
 namespace {
-
-constexpr int kPatienceMs = 20'000;  // sanitizer builds on a busy machine
-constexpr std::uint64_t kFirstId = 10;
-
-struct ModuleFile {
-    std::string class_name;
-    std::string so;
-    std::string key;
-    std::uint32_t pages_max = 32;
-    std::uint32_t cpu_us = 100'000;
-};
 
 ModuleFile build(const TempDir& cache, const std::string& class_name, const std::string& wasm) {
     const testing::Said said = run_builder("--module " + wasm + " --cache " + cache.path());
@@ -54,189 +44,32 @@ const ModuleFile& ledger() {
     return file;
 }
 
-struct Answer {
-    abi::DeliverStatus status = abi::DeliverStatus::Ok;
-    std::string error;
-    int reply = 0;
-    std::string body;
-    Bytes changes;
-    std::uint32_t state_bytes = 0;
-};
-
-Bytes bytes_of(const flatbuffers::Vector<std::uint8_t>* vector) {
-    return vector == nullptr ? Bytes{} : Bytes(vector->begin(), vector->end());
-}
-
-// One plugin process and the supervisor's side of its link.
-class Runtime {
+// The plugin as a plain child: no jail, the second filter is on.
+class Plain : public Runtime {
 public:
-    explicit Runtime(const std::vector<ModuleFile>& modules,
-                     const std::vector<std::pair<std::string, std::string>>& settings = {}) {
-        auto made = port::Channel::create(pool_, {}, 7, abi::Kind::Runtime);
-        REQUIRE(made.ok());
-        channel_ = std::move(made).value();
-        child_ = rig::Child(HF_RUNTIME_WASM, {"--kind", "runtime"}, channel_->take_plugin_end());
-        REQUIRE(channel_->attach({}).ok());
-        bool greeted = false;
-        bool answered = false;
-        const auto handler = [&](const port::Received& received) {
-            greeted = greeted || received.type == abi::Body::Greet;
-            if (received.type != abi::Body::Ready) return;
-            const auto& said = received.as<abi::Ready>();
-            ready = said.ok();
-            if (said.error() != nullptr) error = said.error()->str();
-            answered = true;
-        };
-        REQUIRE(rig::run_until(
-            *channel_, handler, [&] { return greeted; }, kPatienceMs));
-        auto& fbb = channel_->builder();
-        channel_->notify(abi::CreateWelcome(fbb, 0, 7, fbb.CreateString("test-node")));
-        auto& again = channel_->builder();
-        std::vector<flatbuffers::Offset<abi::Setting>> pairs;
-        for (const auto& [key, value] : settings)
-            pairs.push_back(abi::CreateSettingDirect(again, key.c_str(), value.c_str()));
-        std::vector<flatbuffers::Offset<abi::Module>> files;
-        for (const ModuleFile& file : modules)
-            files.push_back(abi::CreateModuleDirect(again,
-                                                    file.class_name.c_str(),
-                                                    file.so.c_str(),
-                                                    file.key.c_str(),
-                                                    0,
-                                                    file.pages_max,
-                                                    file.cpu_us,
-                                                    2'000'000));
-        const auto list = again.CreateVector(pairs);
-        const auto module_list = again.CreateVector(files);
-        channel_->request(1, abi::CreateConfigure(again, 0, list, 42, 0, 0, module_list), 0, 0);
-        (void)rig::run_until(
-            *channel_, handler, [&] { return answered; }, kPatienceMs);
-    }
-
-    // The error of the last piece; empty: serving.
-    std::string activate(std::uint64_t activation,
-                         const std::string& class_name,
-                         const std::vector<std::pair<Bytes, bool>>& entries = {}) {
-        std::string failed;
-        // One entry a piece, and an empty last one.
-        for (std::size_t part = 0; part <= entries.size() && failed.empty(); ++part) {
-            auto& fbb = channel_->builder();
-            std::vector<flatbuffers::Offset<abi::StoredChanges>> stored;
-            if (part < entries.size())
-                stored.push_back(abi::CreateStoredChangesDirect(
-                    fbb, part + 1, entries[part].second, &entries[part].first));
-            const auto offset = abi::CreateActivateDirect(fbb,
-                                                          "actor/t/c/n",
-                                                          "t",
-                                                          class_name.c_str(),
-                                                          "n",
-                                                          activation,
-                                                          1,
-                                                          static_cast<std::uint32_t>(part),
-                                                          part < entries.size(),
-                                                          &stored);
-            ask(offset, [&](const port::Received& received) {
-                const auto& said = received.as<abi::Activated>();
-                CHECK(said.activation() == activation);
-                CHECK(said.part() == part);
-                if (!said.ok()) failed = said.error()->str();
-            });
-        }
-        return failed;
-    }
-
-    Answer deliver(std::uint64_t activation, const Bytes& event) {
-        Answer answer;
-        auto& fbb = channel_->builder();
-        const abi::EventId id(1, next_);
-        ask(abi::CreateDeliver(fbb,
-                               activation,
-                               &id,
-                               0,
-                               abi::EventKind::Http,
-                               fbb.CreateVector(event),
-                               1'700'000'000'000),
-            [&](const port::Received& received) {
-                const auto& said = received.as<abi::Delivered>();
-                answer.status = said.status();
-                if (said.error() != nullptr) answer.error = said.error()->str();
-                answer.reply = said.reply_status();
-                answer.body = std::string(as_text(bytes_of(said.reply_body())));
-                answer.changes = bytes_of(said.changes());
-                answer.state_bytes = said.state_bytes();
-            });
-        return answer;
-    }
-    Answer get(std::uint64_t activation, const std::string& url) {
-        return deliver(activation, http_event("GET", url));
-    }
-
-    Bytes checkpoint(std::uint64_t activation) {
-        Bytes base;
-        ask(abi::CreateCheckpoint(channel_->builder(), activation),
-            [&](const port::Received& received) {
-                CHECK(received.as<abi::Checkpointed>().ok());
-                base = bytes_of(received.as<abi::Checkpointed>().base());
-            });
-        return base;
-    }
-    void drop(std::uint64_t activation) {
-        ask(abi::CreateDrop(channel_->builder(), activation), [](const port::Received&) {});
-    }
-
-    // Lines of /proc/<pid>/maps that may be executed.
-    [[nodiscard]] std::set<std::string> executable_maps() const {
-        std::ifstream maps("/proc/" + std::to_string(child_.pid()) + "/maps");
-        std::set<std::string> out;
-        for (std::string line; std::getline(maps, line);)
-            if (line.find("x", line.find(' ')) == line.find(' ') + 3) out.insert(line);
-        return out;
-    }
-    [[nodiscard]] std::size_t rss_kib() const {
-        std::ifstream status("/proc/" + std::to_string(child_.pid()) + "/status");
-        for (std::string word; status >> word;)
-            if (word == "VmRSS:") {
-                std::size_t kib = 0;
-                status >> kib;
-                return kib;
-            }
-        return 0;
-    }
-
-    bool ready = false;
-    std::string error;
-    std::vector<std::string> logs;
+    explicit Plain(const std::vector<ModuleFile>& modules,
+                   const std::vector<std::pair<std::string, std::string>>& settings = {})
+        : Plain(std::make_shared<rig::Child>(), modules, settings) {}
 
 private:
-    template <class T>
-    void ask(flatbuffers::Offset<T> body,
-             const std::function<void(const port::Received&)>& on_answer) {
-        const std::uint64_t id = next_++;
-        REQUIRE(channel_->request(id, body, monotonic_ns() + 30'000'000'000, 0) !=
-                port::Sent::Busy);
-        bool answered = false;
-        std::string fault;
-        const auto handler = [&](const port::Received& received) {
-            if (received.type == abi::Body::Log)
-                logs.push_back(received.as<abi::Log>().text()->str());
-            if (received.reply_to != id) return;
-            answered = true;
-            on_answer(received);
-        };
-        const bool done = rig::run_until(
-            *channel_, handler, [&] { return answered; }, kPatienceMs, &fault);
-        REQUIRE_MESSAGE(done, "no answer: " << fault);
-    }
-
-    port::SegmentPool pool_;
-    std::unique_ptr<port::Channel> channel_;
-    rig::Child child_;
-    std::uint64_t next_ = kFirstId;
+    Plain(const std::shared_ptr<rig::Child>& child,
+          const std::vector<ModuleFile>& modules,
+          const std::vector<std::pair<std::string, std::string>>& settings)
+        : Runtime(
+              [child](UniqueFd control) {
+                  *child = rig::Child(HF_RUNTIME_WASM, {"--kind", "runtime"}, std::move(control));
+                  return child->pid();
+              },
+              modules,
+              settings),
+          child_(child) {}
+    std::shared_ptr<rig::Child> child_;
 };
 
 }  // namespace
 
 TEST_CASE("a_counter_counts_is_moved_by_its_entries_and_by_its_checkpoint") {
-    Runtime runtime({counter()});
+    Plain runtime({counter()});
     REQUIRE_MESSAGE(runtime.ready, runtime.error);
     CHECK(runtime.activate(1, "counter").empty());
     CHECK(runtime.get(1, "/").body == "0\n");
@@ -264,7 +97,7 @@ TEST_CASE("a_counter_counts_is_moved_by_its_entries_and_by_its_checkpoint") {
 }
 
 TEST_CASE("a_ledger_sees_what_was_applied_twice") {
-    Runtime runtime({ledger()});
+    Plain runtime({ledger()});
     REQUIRE_MESSAGE(runtime.ready, runtime.error);
     CHECK(runtime.activate(1, "ledger").empty());
     const auto add = [&](const std::string& id) {
@@ -287,7 +120,7 @@ TEST_CASE("a_ledger_sees_what_was_applied_twice") {
 TEST_CASE("misfits_end_by_name_while_a_healthy_actor_is_served_and_no_code_is_mapped") {
     ModuleFile small = misfit();
     small.cpu_us = 50'000;
-    Runtime runtime({small, counter()});
+    Plain runtime({small, counter()});
     REQUIRE_MESSAGE(runtime.ready, runtime.error);
     const std::set<std::string> code = runtime.executable_maps();
     CHECK(code.size() > 2);
@@ -363,7 +196,7 @@ TEST_CASE("a_damaged_module_takes_down_its_own_class_only") {
     ModuleFile tight = misfit();
     tight.class_name = "tight";
     tight.pages_max = 1;
-    Runtime runtime({file, counter(), tight});
+    Plain runtime({file, counter(), tight});
     REQUIRE_MESSAGE(runtime.ready, runtime.error);
     CHECK(runtime.activate(1, "counter").empty());
     CHECK(runtime.get(1, "/").body == "0\n");
@@ -374,13 +207,13 @@ TEST_CASE("a_damaged_module_takes_down_its_own_class_only") {
 }
 
 TEST_CASE("unknown_settings_refuse_the_start_and_the_bound_on_units_is_told") {
-    Runtime unknown({}, {{"resident_max", "7"}});
+    Plain unknown({}, {{"resident_max", "7"}});
     CHECK_FALSE(unknown.ready);
     CHECK(unknown.error ==
           "runtime-wasm knows no setting 'resident_max'; it knows resident_units_max");
-    Runtime wrong({}, {{"resident_units_max", "20001"}});
+    Plain wrong({}, {{"resident_units_max", "20001"}});
     CHECK(wrong.error == "setting 'resident_units_max' is '20001', it must be 1 to 20000");
-    Runtime two({counter()}, {{"resident_units_max", "2"}});
+    Plain two({counter()}, {{"resident_units_max", "2"}});
     REQUIRE(two.ready);
     CHECK(two.activate(1, "counter").empty());
     CHECK(two.activate(2, "counter").empty());

@@ -163,15 +163,15 @@ void Client::serve_line(std::string_view line) {
     auto request = records::parse_bounded(line);
     if (!request || !request->is_object())
         return send(error_line(fail(Code::Invalid, "the line is not a JSON object")));
+    const auto id = request->find("id");
+    const bool named = id != request->end();
+    if (named && (id->is_structured() ||
+                  (id->is_string() && id->get_ref<const std::string&>().size() > kIdBytesMax)))
+        return send(error_line(
+            fail(Code::Invalid, "'id' must be a number or a string of at most 128 bytes")));
     auto state = std::make_shared<Responder::State>();
     state->client = weak_from_this();
-    if (const auto id = request->find("id"); id != request->end()) {
-        if (id->is_structured() ||
-            (id->is_string() && id->get_ref<const std::string&>().size() > kIdBytesMax))
-            return send(error_line(
-                fail(Code::Invalid, "'id' must be a number or a string of at most 128 bytes")));
-        state->id = *id;
-    }
+    if (named) state->id = *id;
     current_ = state;
     Responder responder(state);
     const auto op = request->find("op");

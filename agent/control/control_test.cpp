@@ -70,13 +70,13 @@ private:
 
 class Peer {
 public:
-    explicit Peer(Fixture& fixture) : fixture_(&fixture) {
+    explicit Peer(Fixture& fixture, bool turn = true) : fixture_(&fixture) {
         fd_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         sockaddr_un name{};
         name.sun_family = AF_UNIX;
         std::strncpy(name.sun_path, fixture.path().c_str(), sizeof(name.sun_path) - 1);
         REQUIRE(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0);
-        fixture.turn();
+        if (turn) fixture.turn();
     }
     void write(std::string_view text) {
         const std::int64_t until = monotonic_ns() + kPatienceNs;
@@ -191,7 +191,8 @@ TEST_CASE("broken_requests_are_answered_with_what_is_wrong") {
                              "\xff",
                              "{\"op\":\"\\ud800\"}"}) {
         peer.write(std::string(line) + '\n');
-        CHECK_MESSAGE(code_of(peer.read()) == "invalid", line);
+        CAPTURE(std::string(line));
+        CHECK(code_of(peer.read()) == "invalid");
     }
     peer.write("{\"x\":" + std::string(100000, '[') + "\n");
     CHECK(code_of(peer.read()) == "invalid");
@@ -307,7 +308,14 @@ TEST_CASE("the_longest_idle_client_makes_room_and_busy_ones_do_not") {
         REQUIRE(peers[i]->silent());
     }
     Peer seventeenth(fixture);
-    CHECK(seventeenth.ask({{"op", "keep"}, {"id", 1}, {"x", 1}}).has_value() == false);
+    CHECK(!peers[0]->read());  // cut off
+    CHECK(fixture.server->clients() == control::kClientsMax);
+    CHECK(seventeenth.ask({{"op", "echo"}}).value()["ok"] == true);
+    seventeenth.write("{\"op\":\"keep\"}\n");
+    REQUIRE(seventeenth.silent());
+    Peer eighteenth(fixture);
+    CHECK(code_of(eighteenth.read()) == "busy");
+    CHECK(!eighteenth.read());
 }
 
 TEST_CASE("a_stopping_server_answers_open_requests_and_removes_its_file") {
@@ -336,12 +344,8 @@ TEST_CASE("the_socket_is_for_its_owner_alone") {
     REQUIRE(::chmod(fixture.path().c_str(), 0666) == 0);
     REQUIRE(::chmod(fixture.path().parent_path().c_str(), 0755) == 0);
     REQUIRE(::seteuid(65534) == 0);
-    Peer* stranger = nullptr;
-    {
-        Peer peer(fixture);
-        REQUIRE(::seteuid(0) == 0);
-        stranger = &peer;
-        CHECK(code_of(stranger->read()) == "refused");
-        CHECK(!stranger->read());
-    }
+    Peer stranger(fixture, false);
+    REQUIRE(::seteuid(0) == 0);
+    CHECK(code_of(stranger.read()) == "refused");
+    CHECK(!stranger.read());
 }

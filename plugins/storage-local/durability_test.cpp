@@ -31,7 +31,7 @@ struct Run {
 };
 
 Run run_traced(const std::string& directory, const std::string& inject) {
-    const TempDir place;
+    const TempDir place(Place::Disk);
     const std::string trace = place.file("trace");
     const std::string out = place.file("out");
     std::vector<std::string> words{
@@ -69,7 +69,7 @@ Run run_traced(const std::string& directory, const std::string& inject) {
 
 // Why this cannot run here, if so.
 std::optional<std::string> no_strace() {
-    const TempDir dir;
+    const TempDir dir(Place::Disk);
     const Run run = run_traced(dir.path(), "");
     if (run.code == 127) return "strace is not installed";
     if (run.trace.empty() || run.out.find("answer") == std::string::npos)
@@ -130,7 +130,7 @@ TEST_CASE("a completed sync lies between every put and its answer") {
         MESSAGE("skipped: " << *why);
         return;
     }
-    const TempDir dir;
+    const TempDir dir(Place::Disk);
     const Run run = run_traced(dir.path(), "");
     CHECK(run.code == 0);
     CHECK(count(run.out, "applied") == kPuts);
@@ -152,10 +152,10 @@ TEST_CASE("a sync that fails refuses that put, and the next one works") {
         MESSAGE("skipped: " << *why);
         return;
     }
-    const TempDir plain;
+    const TempDir plain(Place::Disk);
     const int nth = index_before_answer(run_traced(plain.path(), "").trace, "fdatasync(", 8);
     REQUIRE(nth > 0);
-    const TempDir dir;
+    const TempDir dir(Place::Disk);
     const Run run = run_traced(dir.path(), "fdatasync:error=EIO:when=" + std::to_string(nth));
     CHECK(run.code == 0);
     CHECK(run.out.find("answer 8 refused") != std::string::npos);
@@ -170,7 +170,7 @@ TEST_CASE("page writes without room refuse that put, and the next one works") {
         MESSAGE("skipped: " << *why);
         return;
     }
-    const TempDir plain;
+    const TempDir plain(Place::Disk);
     const std::vector<std::string> trace = run_traced(plain.path(), "").trace;
     // A put that writes a page by itself, not as a run, before its meta page.
     int put = 0;
@@ -182,7 +182,7 @@ TEST_CASE("page writes without room refuse that put, and the next one works") {
     REQUIRE(put > 0);
     for (const char* error : {"ENOSPC", "EIO", "EDQUOT"}) {
         CAPTURE(error);
-        const TempDir dir;
+        const TempDir dir(Place::Disk);
         const Run run = run_traced(
             dir.path(),
             std::string("pwrite64:error=") + error + ":when=" + std::to_string(before + 1));
@@ -200,10 +200,10 @@ TEST_CASE(
         MESSAGE("skipped: " << *why);
         return;
     }
-    const TempDir plain;
+    const TempDir plain(Place::Disk);
     const int meta = index_before_answer(run_traced(plain.path(), "").trace, "pwrite64(", 8);
     REQUIRE(meta > 0);
-    const TempDir dir;
+    const TempDir dir(Place::Disk);
     const Run run = run_traced(dir.path(), "pwrite64:error=EIO:when=" + std::to_string(meta));
     CHECK(run.code == 3);
     CHECK(run.out.find("answer 8 unknown") != std::string::npos);

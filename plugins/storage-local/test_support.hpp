@@ -1,7 +1,9 @@
 // What the tests of this room share: a directory that goes away, and short ways to write a put.
 #pragma once
 
-#include <cstdlib>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -12,11 +14,17 @@
 
 namespace hf::bucket::test {
 
+// Most cases are about meaning, not about the disk: they live in memory, where a sync costs nothing. Those about syncs
+// and kills live on the disk.
+enum class Place { Memory, Disk };
+
 class TempDir {
 public:
-    TempDir() {
-        const char* base = std::getenv("TMPDIR");
-        std::string name = std::string(base != nullptr ? base : "/tmp") + "/hf-bucket-XXXXXX";
+    explicit TempDir(Place place = Place::Memory) {
+        std::error_code ignored;
+        std::string name = std::filesystem::temp_directory_path(ignored).string();
+        if (place == Place::Memory && ::access("/dev/shm", W_OK) == 0) name = "/dev/shm";
+        name += "/hf-bucket-XXXXXX";
         REQUIRE(::mkdtemp(name.data()) != nullptr);
         path_ = name;
     }

@@ -241,6 +241,7 @@ void RuntimeWasm::answer(std::uint64_t req_id, const abi::Deliver& deliver, cons
     delivered.add_reply_body(body);
     delivered.add_changes(changes);
     delivered.add_state_bytes(ran.state_bytes);
+    // Wall time of the run: this thread does nothing else meanwhile, and its CPU clock costs a third of an event to read.
     delivered.add_cpu_us(
         static_cast<std::uint32_t>(std::min<std::int64_t>(ran.elapsed_ns / 1000, UINT32_MAX)));
     delivered.add_resident(ran.ended != Ended::NotResident);

@@ -167,6 +167,19 @@ TEST_CASE("recursion_of_every_kind_ends_and_the_shadow_stack_is_whole_again") {
     }
 }
 
+TEST_CASE("frames_larger_than_the_guard_meet_it_by_their_probes") {
+    // 10 000 values of 8 bytes live across the call: a frame of 80 KB, the guard has 64.
+    std::string deep = "(func $k1 (result i32) ";
+    for (int i = 0; i < 10'000; ++i) deep += "(i64.load (i32.const 8)) ";
+    deep += "call $k1 drop ";
+    for (int i = 1; i < 10'000; ++i) deep += "i64.add ";
+    Stage stage(wasm_of(
+        actor("", by_kind(2) + deep + "i32.wrap_i64) (func $k2 (result i32) (i32.const 0))")));
+    REQUIRE(stage.error == "");
+    CHECK(stage.run(1, 1).error == "trap: call stack exhausted (256 KiB)");
+    CHECK(stage.run(1, 2).ended == Ended::Ok);
+}
+
 TEST_CASE("memory_grows_up_to_the_class_limit_and_is_small_again_after_a_failure") {
     Stage stage(wasm_of(actor("", by_kind(3) + R"(
         (func $k1 (result i32) (local $n i32)

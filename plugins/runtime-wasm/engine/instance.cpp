@@ -22,7 +22,8 @@ Result<void> Instance::map() {
                           0);
         if (at == MAP_FAILED) {
             const int why = errno;
-            pool_->give_back(slot_, 0);
+            // A fixed mapping that failed may have left a hole where a wild access must find nothing.
+            pool_->give_back(slot_, bytes);
             slot_ = Slot{};
             return fail_errno(why, "mapping a guest memory");
         }

@@ -48,6 +48,16 @@ Result<void> handle_signal(int signal, void (*handler)(int, siginfo_t*, void*)) 
     return {};
 }
 
+// Whoever started us may have blocked them, and a blocked deadline is none.
+Result<void> unblock_signals() {
+    sigset_t ours;
+    sigemptyset(&ours);
+    for (const int signal : {SIGSEGV, SIGBUS, kCpuSignal, kWallSignal}) sigaddset(&ours, signal);
+    if (const int why = ::pthread_sigmask(SIG_UNBLOCK, &ours, nullptr); why != 0)
+        return fail_errno(why, "unblocking the deadline signals");
+    return {};
+}
+
 Result<timer_t> make_timer(clockid_t clock, int signal) {
     sigevent event{};
     event.sigev_notify = SIGEV_THREAD_ID;
@@ -130,6 +140,7 @@ Result<std::unique_ptr<Worker>> Worker::create(std::int64_t tick_ns) {
     HF_TRY(handle_signal(SIGBUS, &Worker::on_fault));
     HF_TRY(handle_signal(kCpuSignal, &Worker::on_timer));
     HF_TRY(handle_signal(kWallSignal, &Worker::on_timer));
+    HF_TRY(unblock_signals());
     t_worker = worker.get();
 
     HF_ASSIGN(worker->cpu_timer_, make_timer(CLOCK_THREAD_CPUTIME_ID, kCpuSignal));

@@ -72,8 +72,11 @@ void Core::handle(Tick& event) {
 
 void Core::handle(StoreAnswer& event) {
     const Handle from = event.from;
-    if (!store_.answered(event)) ++env_.stats.stale_messages;
-    supervision_.closed(from);
+    if (store_.answered(event)) {
+        supervision_.closed(from);
+    } else {
+        ++env_.stats.stale_messages;
+    }
 }
 
 void Core::handle(PlacedIn& event) {

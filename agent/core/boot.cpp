@@ -21,7 +21,8 @@ void Core::boot_failed(const std::string& why, bool fatal) {
 }
 
 void Core::boot() {
-    if (!store_.target().valid()) return;
+    if (stage_ != BootStage::Waiting || !store_.target().valid()) return;
+    boot_retry_ = kNever;
     stage_ = BootStage::Probing;
     store_.probe([this](StoreAnswer& answer) { probed(answer); });
 }

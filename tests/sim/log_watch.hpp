@@ -24,6 +24,7 @@ public:
     void new_life() {
         writes_.clear();
         open_commit_.clear();
+        started_ = 0;
     }
 
 private:
@@ -46,6 +47,7 @@ private:
     std::map<std::string, std::set<std::uint64_t>> bases_;
     std::map<std::string, std::uint64_t> hold_epochs_;
     std::uint64_t reaped_ = 0;
+    unsigned started_ = 0;  // incarnations published in this life
 };
 
 }  // namespace hf::sim

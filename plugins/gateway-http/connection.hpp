@@ -21,6 +21,17 @@ namespace hf::gateway {
 
 class Server;
 
+// Buffers larger than this are given back when they are empty: an idle connection costs little.
+inline constexpr std::size_t kBufferKeep = std::size_t{4} * 1024;
+
+template <class Buffer>
+void empty(Buffer& buffer) {
+    if (buffer.capacity() > kBufferKeep)
+        Buffer().swap(buffer);
+    else
+        buffer.clear();
+}
+
 class Connection final : public Deadlines::Item, public Asker {
 public:
     explicit Connection(Server& server);
@@ -50,6 +61,7 @@ public:
     bool to_be_flushed = false;  // the server's
 
 private:
+    // In this order: up to Discard input is parsed, from Ending on it is thrown away.
     enum class Phase : std::uint8_t {
         Idle,       // nothing of a next request is here
         Head,       // part of a head

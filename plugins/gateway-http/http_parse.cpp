@@ -403,7 +403,8 @@ Parsed RequestParser::read_body(const char* data,
     if (size == 0) return Parsed::NeedMore;
     const bool chunked = reader.framing.chunked;
     // Beast asserts that a chunk's line it meets for the second time is whole; it is when the first look had this much.
-    if (!chunked || reader.chunk_seen || size >= kLastChunkBytes) {
+    const bool fed = !chunked || reader.chunk_seen || size >= kLastChunkBytes;
+    if (fed) {
         ErrorCode ec;
         reader.sink(sink);
         consumed = s.feed(data, size, ec);
@@ -419,9 +420,12 @@ Parsed RequestParser::read_body(const char* data,
     if (rest.size() > s.settings.header_bytes_max)
         return s.refuse(431, "header_too_large", "a chunk's line or the trailers are too long");
     for (std::size_t at = rest.find('\n'); at != std::string_view::npos;
-         at = rest.find('\n', at + 1))
+         at = rest.find('\n', at + 1)) {
         if (at == 0 || rest[at - 1] != '\r')
             return s.refuse(400, "malformed", "a chunk's line ends without a carriage return");
+        // Beast would have taken the first line and what follows it; we held it back.
+        if (!fed) break;
+    }
     return Parsed::NeedMore;
 }
 

@@ -1,5 +1,6 @@
 #include "plugins/gateway-http/http_write.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <ctime>
@@ -61,15 +62,24 @@ void put_connection(Bytes& out, const Framing& framing) {
         put(out, "Connection: keep-alive\r\n");
 }
 
+void put_length(Bytes& out, std::size_t bytes) {
+    put(out, "Content-Length: ");
+    put_number(out, bytes);
+    put(out, "\r\n");
+}
+
 void put_body(Bytes& out, const Framing& framing, std::uint16_t status, BytesView body) {
     const bool without = status == 204 || status == 304;
-    if (!without) {
-        put(out, "Content-Length: ");
-        put_number(out, body.size());
-        put(out, "\r\n");
-    }
+    // To HEAD an actor may answer without the body it would have had: then its own word is all there is.
+    if (!without && !(framing.head_only && body.empty())) put_length(out, body.size());
     put(out, "\r\n");
     if (!without && !framing.head_only) out.insert(out.end(), body.begin(), body.end());
+}
+
+bool is_length(std::string_view value) {
+    constexpr std::size_t kDigitsMax = 18;  // fits 64 bits with a sign
+    if (value.empty() || value.size() > kDigitsMax) return false;
+    return std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool is_name(std::string_view name) {
@@ -153,6 +163,8 @@ bool write_actor(
     put_status(out, status);
     bool server = false;
     bool date = false;
+    // The actor's Content-Length counts once, and only where it announces a body that nobody sends.
+    bool counts = framing.head_only && body.empty() && status != 204 && status != 304;
     FlatReader reader(headers);
     while (!reader.done()) {
         std::string_view name;
@@ -163,7 +175,10 @@ bool write_actor(
         }
         std::array<char, 32> buffer{};
         const std::string_view lower = lowered(name, buffer);
-        if (is_hop_by_hop(lower) || is_reserved(lower) || lower == "content-length") continue;
+        const bool is_own_length = lower == "content-length";
+        if (is_hop_by_hop(lower) || is_reserved(lower)) continue;
+        if (is_own_length && !(counts && is_length(value))) continue;
+        counts = counts && !is_own_length;
         server = server || lower == "server";
         date = date || lower == "date";
         put(out, name);

@@ -105,6 +105,18 @@ TEST_CASE("answers without a body have none") {
           "HTTP/1.1 200 OK\r\nServer: holdfast\r\nContent-Length: 2\r\n\r\n");
 }
 
+TEST_CASE("a HEAD answer without its body may announce it") {
+    const Framing head{.head_only = true};
+    CHECK(actor(200, {{"Content-Length", "99"}, {"Content-Length", "98"}}, "", head) ==
+          "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nServer: holdfast\r\n\r\n");
+    CHECK(actor(200, {{"Content-Length", "9, 9"}}, "", head) ==
+          "HTTP/1.1 200 OK\r\nServer: holdfast\r\n\r\n");
+    CHECK(actor(200, {{"Content-Length", "99"}}, "hi", head) ==
+          "HTTP/1.1 200 OK\r\nServer: holdfast\r\nContent-Length: 2\r\n\r\n");
+    CHECK(actor(204, {{"Content-Length", "99"}}, "", head) ==
+          "HTTP/1.1 204 No Content\r\nServer: holdfast\r\n\r\n");
+}
+
 TEST_CASE("the connection's fate is told") {
     CHECK(actor(200, {}, "", {.keep_alive = false}) ==
           "HTTP/1.1 200 OK\r\nServer: holdfast\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");

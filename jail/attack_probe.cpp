@@ -72,6 +72,7 @@ const Call kCalls[] = {
     {"packet-socket", SYS_socket, {AF_PACKET, SOCK_RAW, 0, 0, 0, 0}},
     {"memfd_create", SYS_memfd_create, {0, 0, 0, 0, 0, 0}},
     {"ftruncate", SYS_ftruncate, {-1, 0, 0, 0, 0, 0}},
+    {"clone-newuser", SYS_clone, {CLONE_NEWUSER | CLONE_FS, 0, 0, 0, 0, 0}},
     {"openat", SYS_openat, {AT_FDCWD, 0, 0, 0, 0, 0}},
     {"openat-for-write", SYS_openat, {AT_FDCWD, 0, O_WRONLY | O_CREAT, 0600, 0, 0}},
     {"mmap-exec", SYS_mmap, {0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0}},

@@ -56,6 +56,7 @@ Result<UniqueFd> settle_signals() {
     sigset_t child;
     ::sigemptyset(&child);
     ::sigaddset(&child, SIGCHLD);
+    ::sigaddset(&child, SIGTERM);  // see die_with_supervisor
     if (::sigprocmask(SIG_SETMASK, &child, nullptr) != 0)
         return fail_errno(errno, "setting the signal mask");
     UniqueFd fd(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -69,9 +70,14 @@ Result<void> own_session() {
     return {};
 }
 
-// Armed after the last change of credentials, which would clear it.
-Result<void> die_with_supervisor() {
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
+// Armed after the last change of credentials, which would clear it. A jail that must find its plugin's children by
+// itself is asked to end instead of being ended; the watch over the plugin then does the rest.
+Result<void> die_with_supervisor(bool children_to_find, const SayMissing& missing) {
+    if (children_to_find)
+        missing(
+            "no pid namespace: if the jail itself is killed, programs its plugin started live on "
+            "until their CPU limit");
+    if (::prctl(PR_SET_PDEATHSIG, children_to_find ? SIGTERM : SIGKILL, 0, 0, 0) != 0)
         return fail_errno(errno, "arming pdeathsig");
     // Did it die before that? getppid() is 0 in a pid namespace; its end of the socket tells in every case.
     pollfd report{kReportFd, 0, 0};
@@ -124,7 +130,7 @@ Result<Prepared> prepare(bool allow_unfiltered) {
     }
     HF_TRY(build_root(spec, *profile, missing));
     HF_TRY(take_identity(spec, missing));
-    HF_TRY(die_with_supervisor());
+    HF_TRY(die_with_supervisor(::getpid() != 1 && profile->may_exec, missing));
     HF_ASSIGN(Landlock landlock, Landlock::prepare(spec, missing));
     return Prepared{std::move(spec),
                     profile,

@@ -65,7 +65,7 @@ const std::vector<Profile>& all_profiles() {
          false},
         {"builder",
          {kAllowCommon, kAllowBuilder},
-         {kForbiddenToAll, kForbiddenSockets, kForbiddenMemoryFiles},
+         {kForbiddenToAll, kForbiddenSockets, kForbiddenMemoryFiles, kForbiddenToBuilder},
          true,
          true,
          false,

@@ -31,5 +31,6 @@ extern const layout::Rules kAllowStorageLocal;
 extern const layout::Rules kAllowRuntimeWasm;
 extern const layout::Rules kAllowPolicy;
 extern const layout::Rules kAllowBuilder;
+extern const layout::Rules kForbiddenToBuilder;
 
 }  // namespace hf::jail

@@ -98,8 +98,9 @@ void Warden::listener_readable() {
 
 void Warden::reap() {
     signalfd_siginfo info{};
-    // Only empties the descriptor: signals of one kind are merged, so all children are asked below.
-    if (::read(signals_.get(), &info, sizeof info) < 0 && errno != EAGAIN) return;
+    // Signals of one kind are merged, so all children are asked below.
+    while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
+        if (info.ssi_signo == SIGTERM) end_plugin();  // the supervisor died
     int status = 0;
     pid_t pid = 0;
     while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {

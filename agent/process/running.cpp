@@ -87,7 +87,8 @@ Result<void> Running::watch(uv_loop_t* loop, std::uint32_t wall_ms) {
 
 void Running::signal_all() {
     signal_pidfd(plugin_pidfd_, SIGKILL);
-    signal_pidfd(jail_.pidfd, SIGKILL);
+    // Without a pid namespace only the jail finds what the plugin started: it follows by itself when that is done.
+    if (own_pids_ || !plugin_pidfd_.valid()) signal_pidfd(jail_.pidfd, SIGKILL);
 }
 
 void Running::kill_now() {

@@ -161,7 +161,6 @@ TEST_CASE("the wall limit ends a process that takes too long") {
 
 TEST_CASE("a grandchild ends with the jail") {
     Room room;
-    if (!room.namespaces_or_say()) return;
     Outcome outcome;
     auto process = room.start({.probe = {"grandchild"}, .profile = "builder"}, outcome);
     REQUIRE(process.ok());
@@ -171,7 +170,12 @@ TEST_CASE("a grandchild ends with the jail") {
         process.value()->kill_now();
     }
     SUBCASE("the jail is killed") {
-        ::kill(process.value()->jail_pid(), SIGKILL);
+        // Without a pid namespace this is the wall that the jail reports as missing.
+        if (room.namespaces_or_say()) {
+            ::kill(process.value()->jail_pid(), SIGKILL);
+        } else {
+            process.value()->kill_now();
+        }
     }
     SUBCASE("the plugin is killed") {
         ::kill(process.value()->pid(), SIGKILL);

@@ -156,18 +156,23 @@ bool Units::forget_one_idle() {
     int looks = 0;
     for (const UnitId id : idle_) {
         Unit* unit = unit_of(id);
-        const bool can =
-            unit->settled() && !unit->has_work() && unit->outputs.empty() &&
-            unit->runtime_op == 0 && unit->store_op == 0 && unit->deletes_open == 0 &&
-            unit->fetches_open == 0 && !unit->placing &&
-            (unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed));
-        if (can) {
-            forget(*unit);
-            return true;
+        if (at_rest(*unit) && unit->deletes_open == 0 && !unit->placing) {
+            if (unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed)) {
+                forget(*unit);
+                return true;
+            }
+            // Held but never sealed: who finds the record later must not take it for sealed, so it is given back.
+            if (unit->hold == Hold::Serving) release(*unit);
         }
         if (++looks == kLooks) break;
     }
     return false;
+}
+
+// Nothing runs, waits or is open; only then a unit is forgotten or released.
+bool Units::at_rest(const Unit& unit) const {
+    return unit.settled() && !unit.has_work() && unit.outputs.empty() && unit.runtime_op == 0 &&
+           unit.store_op == 0 && unit.fetches_open == 0 && unit.memory != Memory::Fetching;
 }
 
 void Units::forget(Unit& unit) {
@@ -265,10 +270,7 @@ void Units::tick() {
         Unit* unit = unit_of(idle_.front());
         if (env_.now - unit->last_active < env_.config.limits.hold_idle) break;
         touch(*unit);
-        if (unit->hold == Hold::Serving && unit->sealed && unit->settled() && !unit->has_work() &&
-            unit->outputs.empty() && unit->runtime_op == 0 && unit->store_op == 0 &&
-            unit->memory != Memory::Fetching)
-            release(*unit);
+        if (unit->hold == Hold::Serving && at_rest(*unit)) release(*unit);
     }
 }
 

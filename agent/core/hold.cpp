@@ -98,6 +98,8 @@ void Units::hold_written(Unit& unit, StoreAnswer& answer) {
     unit.next_seq = 0;
     unit.hold = Hold::Serving;
     unit.memory = Memory::Cold;
+    // Whoever waited was told to come back meanwhile: a hold that nobody wants is given back, not kept unsealed.
+    if (!unit.has_work()) return release(unit);
     pump(unit);
 }
 

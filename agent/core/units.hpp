@@ -89,6 +89,7 @@ private:
                        const std::string& key,
                        const std::string& name);
     bool forget_one_idle();
+    [[nodiscard]] bool at_rest(const Unit& unit) const;
     void forget(Unit& unit);
     void answer(Waiting& waiting, ReplyOut reply);
     void forget_waiting(Waiting& waiting);

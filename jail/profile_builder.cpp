@@ -73,7 +73,9 @@ constexpr Rule kBuilder[] = {
 
 // One row a flag: a rule can test for all bits of a mask or none, not for any.
 constexpr Rule kNamespaces[] = {
-    {"clone", arg_has(0, CLONE_NEWUSER), "a fresh user namespace opens kernel paths meant for root"},
+    {"clone",
+     arg_has(0, CLONE_NEWUSER),
+     "a fresh user namespace opens kernel paths meant for root"},
     {"clone", arg_has(0, CLONE_NEWNS), "would change what the jail shows"},
     {"clone", arg_has(0, CLONE_NEWPID), "would hide processes from the jail"},
     {"clone", arg_has(0, CLONE_NEWNET), "a network of its own is a large kernel surface"},

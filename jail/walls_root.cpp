@@ -174,8 +174,14 @@ Result<void> build_root(const JailSpec& spec, const Profile& profile, const SayM
     for (const JailBind& bind : spec.binds)
         if (bind.owned && spec.uid != 0) HF_TRY(own_directory(bind.source, spec.uid));
     if (!spec.namespaces) return check_without_namespaces(spec, missing);
-    const int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | (spec.network ? 0 : CLONE_NEWNET);
+    const bool own_network = !spec.network && !spec.given_network;
+    const int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | (own_network ? CLONE_NEWNET : 0);
     if (::unshare(flags) != 0) return fail_errno(errno, "making namespaces");
+    if (spec.given_network) {
+        if (::setns(layout::kNetworkFd, CLONE_NEWNET) != 0)
+            return fail_errno(errno, "joining the empty network namespace");
+        ::close(layout::kNetworkFd);
+    }
     if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
         return fail_errno(errno, "making mounts private");
 

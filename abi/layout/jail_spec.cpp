@@ -110,6 +110,8 @@ Result<void> check_jail_spec(const JailSpec& spec) {
             return refused("the bind target '" + bind.target + "' is not a plain absolute path");
     }
     if (spec.open_files < 16) return refused("fewer than 16 open files cannot even load libraries");
+    if (spec.given_network && (spec.network || !spec.namespaces || spec.user_namespace))
+        return refused("a given network namespace is for root, and instead of the host's");
     if (spec.user_namespace && !spec.namespaces)
         return refused("a user namespace without the others makes no sense");
     return {};
@@ -135,6 +137,7 @@ Bytes encode_jail_spec(const JailSpec& spec) {
     put_flag(out, spec.namespaces);
     put_flag(out, spec.user_namespace);
     put_flag(out, spec.network);
+    put_flag(out, spec.given_network);
     put_flag(out, spec.host_pids);
     put_flag(out, spec.scratch);
     put_flag(out, spec.control);
@@ -170,6 +173,7 @@ Result<JailSpec> decode_jail_spec(BytesView bytes) {
     spec.namespaces = in.flag("namespaces");
     spec.user_namespace = in.flag("user_namespace");
     spec.network = in.flag("network");
+    spec.given_network = in.flag("given_network");
     spec.host_pids = in.flag("host_pids");
     spec.scratch = in.flag("scratch");
     spec.control = in.flag("control");

@@ -20,6 +20,7 @@ namespace hf::layout {
 inline constexpr int kControlFd = 3;  // handed on to the plugin; closed when the spec says so
 inline constexpr int kSpecFd = 4;
 inline constexpr int kReportFd = 5;
+inline constexpr int kNetworkFd = 6;  // an empty network namespace; only when the spec says so
 
 // A name such as "runtime-wasm/0" or a profile; operators type them.
 inline constexpr std::size_t kJailNameBytesMax = 128;
@@ -52,6 +53,7 @@ struct JailSpec {
     bool namespaces = true;       // false: this machine gives none; see `missing walls`
     bool user_namespace = false;  // we are already inside one that maps only our own uid
     bool network = false;
+    bool given_network = false;  // join the empty one at kNetworkFd instead of making one
     bool host_pids = false;
     bool scratch = false;
     bool control = false;                   // kControlFd is open and belongs to the plugin

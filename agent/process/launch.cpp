@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "abi/layout/jail_spec.hpp"
@@ -27,14 +28,15 @@ using namespace layout;  // NOLINT(google-build-using-namespace): the descriptor
 // The child between clone and exec makes a dozen calls and holds one struct; the C library uses 32 KiB for the same.
 constexpr std::size_t kChildStackBytes = 64 * 1024;
 // Descriptors are moved above every number the jail expects before any of them is put in its place.
-constexpr int kAboveTargets = kReportFd + 1;
+constexpr int kLastFd = kNetworkFd;
+constexpr int kAboveTargets = kLastFd + 1;
 constexpr int kExecFailed = 127;
 
 // Lies on the parent's stack, which the child shares until exec.
 struct ChildOrder {
     const char* binary = nullptr;  // null: end at once
     char* const* argv = nullptr;
-    std::array<int, kReportFd + 1> sources{};  // by target; -1: closed
+    std::array<int, kLastFd + 1> sources{};  // by target; -1: closed
     bool map_user = false;
     char uid_map[64] = {};
     char gid_map[64] = {};
@@ -83,7 +85,7 @@ int child_main(void* argument) {
     if (order.map_user && !enter_user_namespace(order))
         return fail_child(order, "mapping the own uid");
     if (order.binary == nullptr) ::_exit(0);
-    for (int target = 0; target <= kReportFd; ++target) {
+    for (int target = 0; target <= kLastFd; ++target) {
         const int source = order.sources[static_cast<std::size_t>(target)];
         if (source < 0) {
             ::close(target);
@@ -92,7 +94,7 @@ int child_main(void* argument) {
         }
     }
     // Everything of ours is close-on-exec; this also stops what a library forgot. Missing before Linux 5.9.
-    ::syscall(SYS_close_range, kReportFd + 1, ~0U, 0);
+    ::syscall(SYS_close_range, kLastFd + 1, ~0U, 0);
     char* const environment[] = {nullptr};
     ::execve(order.binary, order.argv, environment);
     return fail_child(order, "running the jail");
@@ -166,6 +168,19 @@ void fill_maps(ChildOrder& order) {
 
 }  // namespace
 
+Result<UniqueFd> make_empty_network() {
+    UniqueFd fd;
+    int error = 0;
+    // A thread of its own enters it and ends; the descriptor keeps it. Ours stays where it is.
+    std::thread([&] {
+        if (::unshare(CLONE_NEWNET) == 0)
+            fd.reset(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+        error = errno;
+    }).join();
+    if (!fd.valid()) return fail_errno(error, "making an empty network namespace");
+    return fd;
+}
+
 Ability find_ability() {
     Ability ability;
     ability.user_namespace = ::geteuid() != 0;
@@ -194,9 +209,14 @@ Result<Launched> launch(const std::string& jail_binary,
     UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     if (!null.valid()) return fail_errno(errno, "opening /dev/null");
     ChildOrder order;
-    std::array<UniqueFd, kReportFd + 1> moved;
-    const std::array<int, kReportFd + 1> wanted = {
-        null.get(), fds.standard_output, fds.standard_error, fds.control, fds.spec, fds.report};
+    std::array<UniqueFd, kLastFd + 1> moved;
+    const std::array<int, kLastFd + 1> wanted = {null.get(),
+                                                 fds.standard_output,
+                                                 fds.standard_error,
+                                                 fds.control,
+                                                 fds.spec,
+                                                 fds.report,
+                                                 fds.network};
     for (std::size_t target = 0; target < wanted.size(); ++target) {
         order.sources[target] = -1;
         if (wanted[target] < 0) continue;

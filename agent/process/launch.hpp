@@ -19,6 +19,7 @@ struct LaunchFds {
     int control = -1;  // may be -1
     int spec = -1;
     int report = -1;
+    int network = -1;  // may be -1
 };
 
 struct Launched {
@@ -32,6 +33,10 @@ struct Ability {
     bool user_namespace = false;  // needed for them: we are not root
     std::string reason;           // why not
 };
+
+// An empty network namespace for all instances without network: making and unmaking one for each costs more than all
+// other walls together. Nothing is in it but a loopback that is down. Root only.
+[[nodiscard]] Result<UniqueFd> make_empty_network();
 
 // Tries once, with a child that ends at once.
 [[nodiscard]] Ability find_ability();

@@ -40,7 +40,7 @@ Time Core::next_deadline() const {
                              placer_.next_deadline(),
                              boot_retry_});
     if (stopping_ != Stopping::No && stopping_ != Stopping::Done)
-        soonest = std::min({soonest, stop_by_, stop_step_by_});
+        soonest = std::min(soonest, stopping_ == Stopping::Shedding ? stop_by_ : stop_step_by_);
     return soonest;
 }
 

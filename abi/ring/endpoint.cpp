@@ -11,6 +11,9 @@ namespace hf::ring {
 
 namespace {
 
+// Each sleep is rung once, so a bell holds at most this many bytes, far from the 4096 that a pipe always takes.
+constexpr std::uint32_t kUnreadMax = 256;
+
 layout::SegmentHeader& header_of(const Mapping& mapping) {
     // SAFETY: a segment begins with its header; mappings are page-aligned and at least a header long.
     return *reinterpret_cast<layout::SegmentHeader*>(mapping.data());
@@ -31,7 +34,8 @@ Endpoint::Endpoint(EndpointParts parts)
       hear_(std::move(parts.hear)),
       out_(ring_of(own_map_, parts.own_ring_bytes), own_, peer_, kRecordBytesMax),
       in_(ring_of(peer_map_, parts.peer_ring_bytes), own_, peer_, kRecordBytesMax),
-      spin_(parts.spin_ns, parts.spin) {}
+      spin_(parts.spin_ns, parts.spin),
+      edge_triggered_(parts.edge_triggered) {}
 
 void Endpoint::flush() {
     const bool freed = in_.publish_head();

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -175,6 +176,22 @@ TEST_CASE("a_full_bell_does_not_block_the_ringer") {
         value = header.req_id;
     }
     CHECK(value == 100'000);
+}
+
+TEST_CASE("a_ring_on_an_unread_bell_is_still_an_event") {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+    const UniqueFd hear(ends[0]);
+    const UniqueFd ring(ends[1]);
+    const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLET;
+    REQUIRE(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, hear.get(), &event) == 0);
+    for (int i = 0; i < 3; ++i) {
+        REQUIRE(::write(ring.get(), "!", 1) == 1);
+        CHECK(::epoll_wait(epoll.get(), &event, 1, 0) == 1);
+        CHECK(::epoll_wait(epoll.get(), &event, 1, 0) == 0);
+    }
 }
 
 TEST_CASE("open_requests_are_found_and_kept_in_order") {

@@ -28,10 +28,10 @@ std::vector<UniqueFd> take_fds(const msghdr& header) {
     return out;
 }
 
-Result<layout::ConstLine> facts_of(const ring::Mapping& mapping,
-                                   std::uint32_t ring_bytes,
-                                   const layout::AttachMessage& message) {
-    layout::ConstLine facts{};
+Result<void> read_facts(layout::ConstLine& facts,
+                        const ring::Mapping& mapping,
+                        std::uint32_t ring_bytes,
+                        const layout::AttachMessage& message) {
     std::memcpy(&facts, mapping.data(), sizeof(facts));
     if (facts.magic != layout::kSegmentMagic || facts.layout_version != layout::kLayoutVersion ||
         facts.header_bytes != layout::kHeaderBytes || facts.ring_bytes != ring_bytes ||
@@ -39,7 +39,7 @@ Result<layout::ConstLine> facts_of(const ring::Mapping& mapping,
         facts.record_max != kRecordBytesMax || facts.answer_bytes > ring_bytes)
         return fail(Code::Corrupt,
                     "a segment of the link does not say what the attach message says");
-    return facts;
+    return {};
 }
 
 }  // namespace
@@ -82,14 +82,15 @@ Result<Attachment> receive_attachment(int control_fd) {
               ring::Mapping::map(fds[1].get(),
                                  layout::segment_bytes(message.from_plugin_bytes),
                                  ring::Access::ReadWrite));
-    HF_ASSIGN(out.facts_in, facts_of(out.parts.peer, message.to_plugin_bytes, message));
-    HF_ASSIGN(out.facts_out, facts_of(out.parts.own, message.from_plugin_bytes, message));
+    HF_TRY(read_facts(out.facts_in, out.parts.peer, message.to_plugin_bytes, message));
+    HF_TRY(read_facts(out.facts_out, out.parts.own, message.from_plugin_bytes, message));
     out.parts.peer_ring_bytes = message.to_plugin_bytes;
     out.parts.own_ring_bytes = message.from_plugin_bytes;
     out.parts.hear = std::move(fds[2]);
     out.parts.ring = std::move(fds[3]);
     out.parts.spin_ns = out.facts_in.spin_ns;
     out.parts.spin = ring::spin_allowed();
+    out.parts.edge_triggered = true;
     for (std::size_t i = 0; i < message.extra_count; ++i) {
         const auto& name = message.extra_names[i];
         out.extras.emplace_back(std::string(name, ::strnlen(name, sizeof(name))),

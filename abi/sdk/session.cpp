@@ -79,6 +79,8 @@ Result<void> Session::open_loop() {
     for (const int fd : {control_.get(), end_.bell_fd(), post_bell_.get()}) {
         epoll_event event{};
         event.events = EPOLLIN | EPOLLRDHUP;
+        // Edge-triggered: each ring wakes once and need not be read each time (endpoint.hpp, awake()).
+        if (fd == end_.bell_fd()) event.events |= EPOLLET;
         event.data.fd = fd;
         if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
             return fail_errno(errno, "cannot watch the link's descriptors");

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "abi/base/clock.hpp"
@@ -238,15 +237,17 @@ TEST_CASE("an idle process does not wake up") {
     // The last counters are told within a second after the last thing counted.
     REQUIRE(supervisor.wait_until(
         [](const Seen& seen) { return counter(seen, "http_connections_closed") == 1; }));
-    // Long enough to see any timer of the loop; the value must not move, however long this takes.
-    std::uint64_t before = switches_of(supervisor.pid());
-    for (int quiet = 0; quiet < 2; ++quiet) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-        const std::uint64_t now = switches_of(supervisor.pid());
-        // The first look may still see the turn that told the counters.
-        if (quiet > 0) CHECK(now == before);
-        before = now;
-    }
+    // Neither a word on the link nor a turn of the loop, for longer than any period of it.
+    const auto quiet = [&] {
+        const std::uint64_t turns = supervisor.seen().turns;
+        return !supervisor.wait_until([&](const Seen& seen) { return seen.turns != turns; },
+                                      std::chrono::milliseconds(1500));
+    };
+    REQUIRE(quiet());
+    const std::uint64_t before = switches_of(supervisor.pid());
+    REQUIRE(before != 0);
+    CHECK(quiet());
+    CHECK(switches_of(supervisor.pid()) == before);
 }
 
 }  // namespace hf::gateway

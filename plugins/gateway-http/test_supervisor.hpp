@@ -11,6 +11,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -48,6 +50,7 @@ public:
 
     // What the thread has seen.
     struct Seen {
+        std::uint64_t turns = 0;  // of the thread: messages of the process, commands
         std::uint64_t requests = 0;
         std::uint64_t queries = 0;
         std::uint64_t held = 0;  // not released yet
@@ -59,8 +62,9 @@ public:
         std::int64_t deadline_ns = 0;  // of the last request
     };
     [[nodiscard]] Seen seen();
-    // Waits until `done`; false after 10 s.
-    bool wait_until(const std::function<bool(const Seen&)>& done);
+    // Waits until `done`, looking whenever the thread has seen something; false when the time is up.
+    bool wait_until(const std::function<bool(const Seen&)>& done,
+                    std::chrono::milliseconds patience = std::chrono::seconds(10));
 
     void release();                     // answers everything held
     void shed(std::int64_t within_ms);  // 0: without a deadline
@@ -86,6 +90,7 @@ private:
     std::atomic<bool> ends_ = false;
     std::string error_;
     std::mutex mutex_;
+    std::condition_variable changed_;
     Seen seen_;
     std::vector<std::uint64_t> held_;
     std::vector<std::function<void()>> commands_;

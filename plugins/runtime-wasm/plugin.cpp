@@ -25,6 +25,9 @@ constexpr std::int64_t kTickNsMax = 20'000'000;
 // Sentences in answers: Activated and Prepared have 2 KiB for everything.
 constexpr std::size_t kErrorBytesMax = 1'024;
 
+// What a Checkpointed holds beside its envelope.
+constexpr std::size_t kCheckpointBytesMax = kRecordBytesMax - 1'024;
+
 constexpr std::int64_t kCountersEveryNs = 1'000'000'000;
 
 BytesView bytes_of(const flatbuffers::Vector<std::uint8_t>* vector) {
@@ -263,7 +266,12 @@ void RuntimeWasm::tell_logs(const Ran& ran, std::string_view unit) {
 
 void RuntimeWasm::checkpoint(const sdk::Message& message) {
     const std::uint64_t activation = message.as<abi::Checkpoint>().activation();
-    const Result<Bytes> base = residents_->checkpoint(activation);
+    Result<Bytes> base = residents_->checkpoint(activation);
+    // Only entries from before a lowered limit can make a state that large.
+    if (base && base->size() > kCheckpointBytesMax)
+        base = fail(Code::Invalid,
+                    "the state takes " + std::to_string(base->size()) +
+                        " bytes, a checkpoint holds " + std::to_string(kCheckpointBytesMax));
     auto& fbb = context_->builder();
     const auto bytes = base ? fbb.CreateVector(base->data(), base->size())
                             : flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>>();

@@ -173,6 +173,12 @@ TEST_CASE("misfits_end_by_name_while_a_healthy_actor_is_served_and_no_code_is_ma
     CHECK(big.error == "limit reply_bytes: 49152 allowed, 49153 asked for");
     CHECK(runtime.get(1, "/headers?12289").status == S::Limit);
     CHECK(runtime.get(1, "/headers?12288").reply == 200);
+    // The largest answer there is fits its record.
+    const Answer full = runtime.get(1, "/both?30600");
+    CHECK(full.body.size() == 30600);
+    CHECK(full.changes.size() > 30600);
+    CHECK(
+        runtime.get(1, "/both?30700").error.starts_with("limit event_output_bytes: 61440 allowed"));
     CHECK(runtime.get(1, "/silent").reply == 0);
     CHECK(runtime.get(1, "/twice").body == "first\n");
     CHECK(runtime.deliver(1, http_event("POST", "/echo", std::string(48 * 1024, 'e'))).body ==

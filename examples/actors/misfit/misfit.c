@@ -13,7 +13,7 @@
  *   /body?<n>      answers n bytes                     /headers?<n>   answers n bytes of headers
  *   /log?<n>       logs n lines                        /random        answers 16 random bytes in hex
  *   /silent        answers nothing                     /twice         replies twice; answers what the second one returned
- *   /echo          answers the request's body */
+ *   /both?<n>      stores n bytes and answers n bytes   /echo          answers the request's body */
 #define HF_ACTOR_IMPLEMENTATION
 #include "holdfast_actor.h"
 
@@ -100,6 +100,10 @@ static hf_i32 sized(hf_text path, hf_u32 n, int* known) {
         for (hf_u32 i = 0; i < bytes; ++i) space[i] = 'b';
         return hf_reply(200, space, bytes);
     }
+    if (hf_same(path, "/both")) {
+        hf_i32 rc = actor_kv_put("v", 1, space, bytes);
+        return rc < 0 ? rc : hf_reply(200, space, bytes);
+    }
     if (hf_same(path, "/headers")) return reply_headers(bytes);
     if (hf_same(path, "/keep")) {
         return reply_result((hf_i32)__builtin_wasm_memory_grow(0, n));
@@ -135,7 +139,8 @@ static hf_i32 never_ending(hf_text path, int* known) {
     if (hf_same(path, "/trap")) __builtin_trap();
     if (hf_same(path, "/divide")) return (hf_i32)(1000 / sink);
     if (hf_same(path, "/wild")) {
-        volatile hf_size far = 0xFFFFFFF0u; /* volatile: a constant address would become a static offset */
+        volatile hf_size far =
+            0xFFFFFFF0u; /* volatile: a constant address would become a static offset */
         *(volatile hf_u32*)far = 1;
     }
     if (hf_same(path, "/indirect")) {

@@ -121,7 +121,7 @@ void Core::handle(StopNode& event) {
     stop_reason_ = event.reason;
     stopping_ = Stopping::Shedding;
     stop_by_ = env_.now + env_.config.limits.shed_deadline;
-    supervision_.stop_everything_restarts();
+    supervision_.stop_restarts(Kind::Gateway);
     units_.close();
     for (const Handle gateway : supervision_.serving(Kind::Gateway))
         env_.emit(SendShed{gateway, stop_by_});
@@ -147,8 +147,10 @@ void Core::advance_stop() {
             if (env_.now < stop_step_by_) return;
             kill_rest(Kind::Gateway);
         }
-        for (const Kind kind : {Kind::Runtime, Kind::Placement, Kind::Drain})
+        for (const Kind kind : {Kind::Runtime, Kind::Placement, Kind::Drain}) {
+            supervision_.stop_restarts(kind);
             supervision_.stop_kind(kind);
+        }
         stopping_ = Stopping::Ending;
         stop_step_by_ = env_.now + kEndStep;
     }
@@ -159,6 +161,7 @@ void Core::advance_stop() {
         for (const Kind kind : {Kind::Gateway, Kind::Runtime, Kind::Placement, Kind::Drain}) {
             if (!gone(kind)) kill_rest(kind);
         }
+        supervision_.stop_restarts(Kind::Storage);
         supervision_.stop_kind(Kind::Storage);
         stopping_ = Stopping::StorageLast;
         stop_step_by_ = env_.now + kEndStep;

@@ -104,7 +104,7 @@ void Supervision::start_seat(std::size_t slot_no, std::uint32_t seat_no) {
 }
 
 void Supervision::schedule(Slot& slot, Seat& seat, bool healthy) {
-    if (stopping_ || seat.failed) return;
+    if (ended(slot) || seat.failed) return;
     ++seat.restarts;
     ++env_.stats.restarts;
     if (!env_.config.restart_intensity || healthy) {
@@ -217,7 +217,7 @@ void Supervision::exited(const Exited& event) {
     if (instance.part == Instance::Part::Retiring) return;
     Seat& seat = slot.seats[instance.seat];
     if (seat.main == event.from) seat.main = {};
-    if (stopping_) return;
+    if (ended(slot)) return;
     if (slot.swap && slot.swap->stage == Stage::Full) {
         // The new build was in charge: its death rolls back, an outside SIGKILL brands nothing.
         if (own_fault) brand(instance.build, reason);
@@ -252,7 +252,7 @@ void Supervision::revert_or_fail(std::size_t slot_no, const std::string& why) {
         slot.reason = "reverted from " + bad_label + " to " + slot.current.label() + ": " + why;
         env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
         for (std::uint32_t seat = 0; seat < slot.seats.size(); ++seat) {
-            if (slot.seats[seat].main.valid() || stopping_) continue;
+            if (slot.seats[seat].main.valid() || ended(slot)) continue;
             slot.seats[seat].backoff = 0;
             slot.seats[seat].start_at = env_.now;
         }
@@ -273,7 +273,8 @@ void Supervision::answered_well(Handle handle) {
     Slot& slot = slots_[instance->slot];
     if (!slot.swap || slot.swap->stage != Stage::Full || slot.seats[instance->seat].main != handle)
         return;
-    if (++slot.swap->answers >= env_.config.limits.swap_answers) finish_swap(slot);
+    if (++slot.swap->answers >= env_.config.limits.swap_answers && candidates_live(*slot.swap))
+        finish_swap(slot);
 }
 
 void Supervision::answered_badly(Handle handle, const std::string& why, bool dump) {
@@ -433,14 +434,15 @@ void Supervision::tick() {
     }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         for (std::uint32_t seat = 0; seat < slots_[i].seats.size(); ++seat) {
-            if (slots_[i].seats[seat].start_at <= env_.now && !stopping_) start_seat(i, seat);
+            if (slots_[i].seats[seat].start_at <= env_.now && !ended(slots_[i])) start_seat(i, seat);
         }
         Slot& slot = slots_[i];
         if (!slot.swap) continue;
         Swap& swap = *slot.swap;
         if (swap.test && env_.now - swap.test_sent >= limits.policy_stall) {
             test_result(slot, false, "stalled: no answer to a generated request");
-        } else if (swap.stage == Stage::Full && env_.now - swap.since >= limits.swap_window) {
+        } else if (swap.stage == Stage::Full && env_.now - swap.since >= limits.swap_window &&
+                   candidates_live(swap)) {
             finish_swap(slot);
         }
     }
@@ -459,13 +461,13 @@ Time Supervision::next_deadline() const {
             soonest = std::min(soonest, instance.busy_since + stall_limit(kind));
     }
     for (const Slot& slot : slots_) {
-        if (!stopping_) {
+        if (!ended(slot)) {
             for (const Seat& seat : slot.seats) soonest = std::min(soonest, seat.start_at);
         }
         if (!slot.swap) continue;
         if (slot.swap->test)
             soonest = std::min(soonest, slot.swap->test_sent + limits.policy_stall);
-        if (slot.swap->stage == Stage::Full)
+        if (slot.swap->stage == Stage::Full && candidates_live(*slot.swap))
             soonest = std::min(soonest, slot.swap->since + limits.swap_window);
     }
     return soonest;

@@ -100,7 +100,7 @@ public:
     void start();
     // Stop everything but storage, or storage too; idempotent.
     void stop_kind(Kind kind);
-    void stop_everything_restarts() { stopping_ = true; }
+    void stop_restarts(Kind kind) { ended_kinds_.insert(kind); }
 
     void greeted(const Greeted& event);
     void ready(const ReadyIn& event);
@@ -150,6 +150,7 @@ private:
     void candidate_ready(Slot& slot, Instance& instance);
     void go_full(Slot& slot);
     void finish_swap(Slot& slot);
+    [[nodiscard]] bool candidates_live(const Swap& swap) const;
     void roll_back(Slot& slot, const std::string& why);
     void revert_or_fail(std::size_t slot_no, const std::string& why);
     void send_test(Slot& slot);
@@ -159,6 +160,7 @@ private:
     [[nodiscard]] Time stall_limit(Kind kind) const;
     [[nodiscard]] Slot* slot_named(const std::string& name, std::size_t* number = nullptr);
     [[nodiscard]] Instance* instance_of(Handle handle);
+    [[nodiscard]] bool ended(const Slot& slot) const { return ended_kinds_.contains(slot.spec.kind); }
     [[nodiscard]] bool is_policy(const Slot& slot) const {
         return slot.spec.kind == Kind::Placement || slot.spec.kind == Kind::Drain;
     }
@@ -171,7 +173,7 @@ private:
     std::map<OpId, std::size_t> tests_;            // generated request -> slot
     std::uint64_t last_generation_ = 0;
     std::uint64_t test_sequence_ = 0;
-    bool stopping_ = false;
+    std::set<Kind> ended_kinds_;  // the node stops: these start no more
 };
 
 }  // namespace hf::core

@@ -4,6 +4,8 @@
 // Full: one assignment per seat puts the candidate in charge while the old instance waits; the stage ends after enough
 // valid answers or its window. Any crash, stall or invalid answer puts the old one back and brands the build. Between
 // SelfTest and Full a shadow and a canary stage have their place: they differ only in which answer is used.
+#include <algorithm>
+
 #include "abi/base/check.hpp"
 #include "agent/core/supervision.hpp"
 
@@ -66,11 +68,11 @@ void Supervision::begin_swap(std::uint64_t command,
                              const Build& build,
                              bool is_rollback) {
     Slot& slot = slots_[slot_no];
-    if (stopping_ || slot.swap) {
+    if (ended(slot) || slot.swap) {
         env_.emit(CommandDone{
             command,
             false,
-            stopping_ ? "the node stops" : "a swap of " + slot.spec.name + " is under way"});
+            ended(slot) ? "the node stops" : "a swap of " + slot.spec.name + " is under way"});
         return;
     }
     if (build.identity() == slot.current.identity() && slot.seats[0].main.valid()) {
@@ -94,7 +96,7 @@ void Supervision::begin_swap(std::uint64_t command,
 void Supervision::candidate_ready(Slot& slot, Instance& instance) {
     HF_CHECK(slot.swap.has_value(), "a candidate exists only during a swap");
     (void)instance;
-    if (++slot.swap->ready < slot.swap->candidates.size()) return;
+    if (++slot.swap->ready < slot.swap->candidates.size() || !candidates_live(*slot.swap)) return;
     if (!is_policy(slot)) {
         go_full(slot);
         finish_swap(slot);
@@ -147,8 +149,9 @@ bool Supervision::test_answered(const PlacedIn& answer) {
     const auto it = tests_.find(answer.op);
     if (it == tests_.end()) return false;
     Slot& slot = slots_[it->second];
+    if (!slot.swap || slot.swap->test != answer.op) return tests_.erase(it), true;
+    if (slot.swap->candidates[0] != answer.from) return false;  // it was not asked
     tests_.erase(it);
-    if (!slot.swap || slot.swap->test != answer.op) return true;
     const bool valid = answer.none ? !answer.reason.empty() : answer.choice < kTestCandidates;
     test_result(slot, valid, "answered a generated request with something that is no candidate");
     return true;
@@ -158,8 +161,9 @@ bool Supervision::test_answered(const StepIn& answer) {
     const auto it = tests_.find(answer.op);
     if (it == tests_.end()) return false;
     Slot& slot = slots_[it->second];
+    if (!slot.swap || slot.swap->test != answer.op) return tests_.erase(it), true;
+    if (slot.swap->candidates[0] != answer.from) return false;  // it was not asked
     tests_.erase(it);
-    if (!slot.swap || slot.swap->test != answer.op) return true;
     bool valid = !answer.give_up || !answer.reason.empty();
     std::set<std::uint32_t> seen;
     for (const std::uint32_t id : answer.hand_over)
@@ -168,9 +172,18 @@ bool Supervision::test_answered(const StepIn& answer) {
     return true;
 }
 
+// False while one of them is being ended: its exit rolls the swap back, nothing else may finish it before that.
+bool Supervision::candidates_live(const Swap& swap) const {
+    return std::all_of(swap.candidates.begin(), swap.candidates.end(), [this](Handle handle) {
+        const Instance* instance = find(handle);
+        return instance != nullptr && !instance->ending;
+    });
+}
+
 void Supervision::test_result(Slot& slot, bool valid, const std::string& why) {
     Swap& swap = *slot.swap;
     swap.test.reset();
+    if (!candidates_live(swap)) return;
     if (!valid) {
         // The candidate's exit, or that of the main instance it became, rolls the swap back.
         answered_badly(swap.candidates[0], why, true);
@@ -214,7 +227,9 @@ void Supervision::finish_swap(Slot& slot) {
     const std::string from = slot.current.label();
     slot.previous = slot.current;
     slot.current = swap.build;
-    bad_.erase(swap.build.identity());  // the operator asked for it and it did well
+    // The operator asked for it and it did well.
+    if (bad_.erase(swap.build.identity()) != 0)
+        env_.emit(RememberBadBuilds{{bad_.begin(), bad_.end()}});
     slot.reason = std::string(swap.is_rollback ? "rolled back" : "swapped") + " from " + from +
                   " to " + swap.build.label();
     for (Seat& seat : slot.seats) {
@@ -254,7 +269,7 @@ void Supervision::roll_back(Slot& slot, const std::string& why) {
         listener_.on_serving(slot.spec.kind, instance.handle);
     }
     for (Seat& seat : slot.seats) {
-        if (!seat.main.valid() && !seat.failed && !stopping_) seat.start_at = env_.now;
+        if (!seat.main.valid() && !seat.failed && !ended(slot)) seat.start_at = env_.now;
     }
     env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
     env_.emit(CommandDone{swap.command, false, slot.reason});

@@ -33,10 +33,10 @@ Result<LoadedModule> load_module(const std::string& file,
     // The sealed copy is what was hashed; the file itself may be exchanged meanwhile by whoever owns the directory.
     HF_ASSIGN(UniqueFd sealed, sealed_memfd("hf-wasm-module", cached.so));
     // Never closed: the loader knows objects by name, and a number used again would be answered with the old module.
-    const std::string copy = "/proc/self/fd/" + std::to_string(sealed.release());
-    if (::access(copy.c_str(), R_OK) != 0)
-        return fail(Code::Unavailable,
-                    "loading " + file + " needs /proc, which is not mounted here");
+    std::string copy = "/proc/self/fd/" + std::to_string(sealed.release());
+    // Without /proc (an ordinary user's jail may not mount one) the loader has no name for the copy. There the directory is
+    // a read-only bind, and who could exchange the file outside of it is the user the whole node runs as.
+    if (::access(copy.c_str(), R_OK) != 0) copy = base + ".so";
     HF_ASSIGN(const hf_module_v1* module, open_descriptor(copy));
     HF_ASSIGN(Image image, decode_image(cached.image));
     LoadedModule out;

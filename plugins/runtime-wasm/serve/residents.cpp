@@ -35,7 +35,7 @@ std::uint32_t deliver(Instance& instance, void* arg) {
     std::uint8_t* to = instance.range(at, delivery.size);
     delivery.wild_buffer = to == nullptr;
     if (to == nullptr) return 0;
-    std::memcpy(to, delivery.bytes, delivery.size);
+    if (delivery.size > 0) std::memcpy(to, delivery.bytes, delivery.size);
     const std::uint32_t rc = module.actor_event(guest, delivery.kind, at, delivery.size);
     if (module.actor_free != nullptr) module.actor_free(guest, at, delivery.size);
     return rc;
@@ -59,9 +59,9 @@ Result<void> Residents::open(std::uint64_t activation,
         return fail(Code::Unavailable, "class " + actor_class.name + ": " + actor_class.broken);
     units_.erase(activation);
     if (units_.size() >= resident_max_)
-        return fail(
-            Code::Busy,
-            "limit resident_units_max: " + std::to_string(resident_max_) + " units are resident here");
+        return fail(Code::Busy,
+                    "limit resident_units_max: " + std::to_string(resident_max_) +
+                        " units are resident here");
     units_.emplace(activation, std::make_unique<Unit>(unit, actor_class, pool_));
     return {};
 }

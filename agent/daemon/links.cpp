@@ -44,7 +44,7 @@ std::string read_file(const std::string& path) {
 }
 }  // namespace
 
-std::string Daemon::full_name(const Link& link) const { return link.build.use + "/" + std::to_string(link.seat); }
+std::string Daemon::full_name(const Link& link) const { return link.slot + "/" + std::to_string(link.seat); }
 
 process::SpawnSpec Daemon::spec_of(const core::Spawn& action, const Link& link) const {
     process::SpawnSpec spec;
@@ -209,16 +209,21 @@ void Daemon::exited(Handle handle, const process::ExitReport& report) {
     if (link->violation.empty()) {
         const auto drained =
             link->channel->drain_final([&](const port::Received& record) { received(*link, record); });
-        if (!drained) link->violation = drained.error().message;
+        if (!drained) {
+            // Its last words broke the rules: that is how it ended, whatever the exit status looks like.
+            link->violation = drained.error().message;
+            step(core::Violated{handle, link->violation});
+        }
     }
     core::Exited event;
     event.from = handle;
     event.summary = report.summary();
     event.by_fault = report.by_fault() && !report.by_supervisor;
+    event.on_its_own = report.pid != 0 && report.signal == 0 && !report.by_supervisor && report.failure.empty();
     event.current = link->channel->current_request();
     if (report.exit_code == kForbiddenExit && link->channel->forbidden_syscall() != 0) event.by_fault = true;
     if (!link->last_words.empty()) event.summary += " (" + link->last_words + ")";
-    last_exit_[link->slot + "/" + std::to_string(link->seat)] = {handle.generation, event.summary};
+    last_exit_[link->slot + "/" + std::to_string(link->seat)] = {handle.generation, event.summary, report.stderr_tail};
 
     forget_running(*link);
     link->bell.reset();

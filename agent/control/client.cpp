@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "agent/records/bounded_json.hpp"
+#include "agent/base/bounded_json.hpp"
 
 namespace hf::control {
 
@@ -160,7 +160,7 @@ void Client::serve_lines() {
 
 void Client::serve_line(std::string_view line) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    auto request = records::parse_bounded(line);
+    auto request = base::parse_bounded(line);
     if (!request || !request->is_object())
         return send(error_line(fail(Code::Invalid, "the line is not a JSON object")));
     const auto id = request->find("id");

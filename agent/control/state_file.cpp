@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "abi/base/unique_fd.hpp"
-#include "agent/records/bounded_json.hpp"
+#include "agent/base/bounded_json.hpp"
 
 namespace hf::control {
 
@@ -91,7 +91,7 @@ Result<StateFile::Found> StateFile::load(nlohmann::json& value,
         wrong = "it is larger than any document of ours";
     else if (text.empty())
         wrong = "it is empty";
-    else if (parsed = records::parse_bounded(text); !parsed)
+    else if (parsed = base::parse_bounded(text); !parsed)
         wrong = "it is not a JSON document";
     else if (judge) {
         if (const auto judged = judge(*parsed); !judged) wrong = judged.error().message;

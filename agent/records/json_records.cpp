@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/records/bounded_json.hpp"
+#include "agent/base/bounded_json.hpp"
 #include "agent/records/encodings.hpp"
 #include "agent/records/records.hpp"
 
@@ -71,7 +71,7 @@ private:
 [[nodiscard]] Result<Taker> open(std::string_view what, BytesView bytes) {
     if (bytes.size() > kTextRecordBytesMax)
         return corrupt(what, "is " + std::to_string(bytes.size()) + " bytes long");
-    auto parsed = parse_bounded(as_text(bytes));
+    auto parsed = base::parse_bounded(as_text(bytes));
     if (!parsed || !parsed->is_object()) return corrupt(what, "is not a JSON object");
     return Taker(std::move(*parsed));
 }
@@ -79,7 +79,7 @@ private:
 // Fields that a newer version left come first and give way to what we know.
 [[nodiscard]] json begin(const std::string& unknown) {
     if (!unknown.empty())
-        if (auto parsed = parse_bounded(unknown); parsed && parsed->is_object())
+        if (auto parsed = base::parse_bounded(unknown); parsed && parsed->is_object())
             return std::move(*parsed);
     return json::object();
 }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-namespace hf::records {
+namespace hf::base {
 
 // Our own documents are at most 5 deep; the rest is room for fields of later versions.
 inline constexpr int kJsonDepthMax = 32;
@@ -24,4 +24,4 @@ inline constexpr int kJsonDepthMax = 32;
     return parsed;
 }
 
-}  // namespace hf::records
+}  // namespace hf::base

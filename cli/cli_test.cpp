@@ -48,8 +48,7 @@ TEST_CASE("plugins shows instances, last exits and bad builds") {
               "placement    placement  scheduler     rendezvous  serving    3   41         2      "
               "0  950ms\n"));
     CHECK(has(ran.out,
-              "runtime      runtime    runtime-wasm  -           serving    -    -         -      "
-              "-  -\n"));
+              "runtime      runtime    runtime-wasm  -           serving                   -\n"));
     CHECK(has(ran.out,
               "  runtime/1                                       failed     5   52         -      "
               "-  -\n"));

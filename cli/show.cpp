@@ -1,5 +1,6 @@
 #include "cli/show.hpp"
 
+#include <algorithm>
 #include <ostream>
 #include <set>
 #include <string>
@@ -29,7 +30,8 @@ const Json& list(const Json& object, const char* key) {
     return found != object.end() && found->is_array() ? *found : kNone;
 }
 
-// A table of objects whose shape is the node's business: one column per key, in the order in which they first appear.
+// A table of objects whose shape is the node's business: one column per key, names before numbers, each in the order in which
+// they first appear.
 void print_objects(std::ostream& out, const Json& objects) {
     std::vector<std::string> keys;
     std::set<std::string> seen;
@@ -40,6 +42,12 @@ void print_objects(std::ostream& out, const Json& objects) {
         for (const Json& one : objects) out << line_of(one) << '\n';
         return;
     }
+    std::stable_partition(keys.begin(), keys.end(), [&objects](const std::string& key) {
+        return std::any_of(objects.begin(), objects.end(), [&key](const Json& object) {
+            const auto found = object.find(key);
+            return found != object.end() && found->is_string();
+        });
+    });
     std::vector<std::string> heads;
     for (const std::string& key : keys) heads.push_back(printable(key));
     Table table(heads);
@@ -100,11 +108,12 @@ void show_plugins(std::ostream& out, const Json& result) {
                    field(plugin, "use"),
                    field(plugin, "policy"),
                    field(plugin, "state"),
-                   field(plugin, "generation"),
-                   field(plugin, "pid"),
+                   // Of several instances each has its own, below.
+                   instances.size() > 1 ? "" : field(plugin, "generation"),
+                   instances.size() > 1 ? "" : field(plugin, "pid"),
                    field(plugin, "restarts"),
-                   field(only, "resident"),
-                   duration_field(only, "uptime_ms")});
+                   instances.size() > 1 ? "" : field(only, "resident"),
+                   instances.size() > 1 ? "" : duration_field(only, "uptime_ms")});
         for (const Json& instance : instances) {
             if (instances.size() == 1) break;
             table.row({"  " + name + "/" + field(instance, "index"),
@@ -166,6 +175,10 @@ void show_config(std::ostream& out, const Json& result) {
 void show_fields(std::ostream& out, const Json& result) {
     if (!result.is_object()) {
         if (!result.is_null()) out << line_of(result) << '\n';
+        return;
+    }
+    if (result.size() == 1 && result.contains("text")) {  // a sentence needs no key
+        out << field(result, "text") << '\n';
         return;
     }
     Pairs pairs;

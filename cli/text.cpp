@@ -42,8 +42,7 @@ std::size_t width(std::string_view text) {
 }
 
 bool numeric(std::string_view cell) {
-    return cell == "-" ||
-           (!cell.empty() && cell.find_first_not_of("0123456789.") == std::string_view::npos);
+    return cell == "-" || cell.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
 }  // namespace

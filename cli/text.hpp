@@ -27,7 +27,7 @@ namespace hf::cli {
 // "5s", "250ms", "2m", or a bare number of seconds; nothing when it is none of these or beyond 1 ms .. 1 h.
 [[nodiscard]] std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 
-// Columns as wide as their widest cell; columns whose every cell is a number or "-" are set right.
+// Columns as wide as their widest cell; columns whose every cell is a number or "-" are set right; so are empty cells.
 class Table {
 public:
     explicit Table(std::vector<std::string> heads) : heads_(std::move(heads)) {}

@@ -9,6 +9,7 @@
 
 #include "abi/layout/attach.hpp"
 #include "abi/sdk/session.hpp"
+#include "abi/sdk/start.hpp"
 
 namespace hf::sdk {
 
@@ -99,29 +100,35 @@ private:
 
 }  // namespace
 
-int run_plugin(Plugin& plugin, int argc, char** argv) {
+std::unique_ptr<Session> start_session(Plugin& plugin, int argc, char** argv, int& exit_code) {
     const Identity identity = plugin.identity();
     const Start start = read_arguments(identity, argc, argv);
-    if (!start.go) return start.code;
+    exit_code = start.code;
+    if (!start.go) return nullptr;
     auto attached = attach_session(plugin, identity);
-    if (!attached) {
-        if (attached.error().code == Code::PeerGone) return 0;
+    if (attached) return std::move(attached).value();
+    exit_code = attached.error().code == Code::PeerGone ? 0 : 1;
+    if (exit_code != 0)
         std::fprintf(stderr, "%s: %s\n", identity.name.c_str(), attached.error().message.c_str());
-        return 1;
-    }
-    Session& session = **attached;
+    return nullptr;
+}
+
+int run_plugin(Plugin& plugin, int argc, char** argv) {
+    int code = 0;
+    const std::unique_ptr<Session> session = start_session(plugin, argc, argv, code);
+    if (!session) return code;
     int batches = 0;
-    while (!session.should_exit()) {
-        if (session.before_block()) {
-            session.poll(session.wait_ms());
+    while (!session->should_exit()) {
+        if (session->before_block()) {
+            session->poll(session->wait_ms());
             batches = 0;
         } else if (++batches >= kBatchesPerPoll) {
-            session.poll(0);
+            session->poll(0);
             batches = 0;
         }
-        session.drain();
+        session->drain();
     }
-    return session.exit_code();
+    return session->exit_code();
 }
 
 Result<std::unique_ptr<Driver>> Driver::attach(Plugin& plugin, int argc, char** argv) {

@@ -183,6 +183,49 @@ Result<std::uint64_t> Session::send_request(abi::Body type,
     return last_req_id_;
 }
 
+Result<void> Session::send_envelope(std::span<std::uint8_t> bytes) {
+    // Aligned for the verifier, whatever the binding's allocator gave.
+    alignas(64) thread_local std::array<std::uint8_t, kRecordBytesMax> copy;
+    if (bytes.size() + sizeof(layout::RecordHeader) > copy.size() ||
+        bytes.size() < sizeof(std::uint64_t))
+        return fail(Code::Invalid, "an envelope has 8 to 65520 bytes");
+    std::memcpy(copy.data(), bytes.data(), bytes.size());
+    flatbuffers::Verifier verifier(copy.data(), bytes.size(), kVerifyDepthMax, 4096);
+    if (!abi::VerifyEnvelopeBuffer(verifier))
+        return fail(Code::Invalid, "the bytes are no envelope of this schema");
+    const abi::Envelope* envelope = abi::GetEnvelope(copy.data());
+    const abi::Body type = envelope->body_type();
+    const abi::MessageTraits& traits = abi::traits_of(type);
+    if (envelope->body() == nullptr ||
+        (traits.from != abi::From::Plugin && traits.from != abi::From::Both))
+        return fail(Code::Invalid, "the message is not one that a plugin sends");
+    if (traits.request) return fail(Code::Invalid, "requests are not offered to bindings");
+    auto* table = flatbuffers::GetMutableRoot<flatbuffers::Table>(copy.data());
+    if (envelope->seq() == 0 || envelope->generation() == 0 ||
+        !table->SetField<std::uint64_t>(abi::Envelope::VT_SEQ, seq_ + 1, 0) ||
+        !table->SetField<std::uint64_t>(abi::Envelope::VT_GENERATION, generation_, 0))
+        return fail(Code::Invalid,
+                    "the envelope leaves no room for seq and generation: set both to 1");
+    const BytesView payload{copy.data(), bytes.size()};
+    if (!traits.answer) {
+        if (envelope->reply_to() != 0)
+            return fail(Code::Invalid, "a one-way message answers nothing");
+        if (write(type, 0, payload, notify_fill_max_)) return {};
+        starved_ = true;
+        return fail(Code::Busy, "the link is full");
+    }
+    const ring::OpenRequest* open = asked_.find(envelope->reply_to());
+    if (open == nullptr) return fail(Code::Invalid, "reply_to names no open request");
+    if (abi::traits_of(static_cast<abi::Body>(open->type)).reply != type)
+        return fail(Code::Invalid, "the answer is not of the type that the request names");
+    if (layout::record_bytes(payload.size()) > open->reserved)
+        return fail(Code::Invalid, "the answer is larger than its request's reply_max");
+    if (!write(type, 0, payload, ~std::uint64_t{0}))
+        blame_supervisor("no room for a reserved answer");
+    asked_.erase(envelope->reply_to());
+    return {};
+}
+
 void Session::log(abi::LogLevel level, std::string_view text) {
     std::string line(cut(text, kLogBytesMax));
     if (dropped_logs_ > 0)
@@ -212,6 +255,7 @@ void Session::drain() {
             blame_supervisor(ring::text_of(end_.in().fault()));
         const abi::Envelope* envelope = checker_.check(header, payload);
         if (envelope == nullptr) blame_supervisor(verify::text_of(checker_.reason()));
+        record_ = payload;
         handle_record(header, *envelope);
         ++handled;
         const std::uint64_t now = __builtin_ia32_rdtsc();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -55,6 +56,15 @@ public:
     void log(abi::LogLevel level, std::string_view text) override;
     [[nodiscard]] int passed_fd(std::string_view name) const override;
     [[nodiscard]] std::uint64_t generation() const override { return generation_; }
+
+    // For bindings of other languages, which build and read whole envelopes themselves.
+    // The bytes of the record that handle() is being called for; good until it returns.
+    [[nodiscard]] BytesView record() const { return record_; }
+    // True while a request of the supervisor waits for its answer.
+    [[nodiscard]] bool open(std::uint64_t req_id) { return asked_.find(req_id) != nullptr; }
+    // Sends an answer or one-way message that somebody else built: verified here, then its seq and generation are set
+    // in place, so both must be present in the bytes (any value but 0). Invalid: not sent, the reason is named.
+    Result<void> send_envelope(std::span<std::uint8_t> bytes);
 
 protected:
     void send_reply(std::uint64_t req_id, abi::Body type, flatbuffers::Offset<void> body) override;
@@ -108,6 +118,7 @@ private:
     std::uint64_t last_req_id_ = 0;
     std::uint64_t progress_ = 0;
     std::uint64_t dropped_logs_ = 0;
+    BytesView record_;
     bool current_touched_ = false;
     bool starved_ = false;  // something was refused for want of room since the last batch
     bool welcomed_ = false;

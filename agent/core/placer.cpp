@@ -6,6 +6,11 @@
 
 namespace hf::core {
 
+namespace {
+// A timer that fires so late was not late by itself: the machine was paused, or this process got no processor.
+constexpr Time kStoodStill = 200 * kMs;
+}  // namespace
+
 std::optional<std::size_t> place_by_default(const std::string& subject,
                                             const std::vector<Candidate>& candidates) {
     std::optional<std::size_t> best;
@@ -30,11 +35,19 @@ void Placer::ask(UnitId unit, std::string subject, std::string class_name) {
 
 void Placer::decide_by_default(const Question& question, const std::vector<Candidate>& candidates) {
     if (env_.config.limits.place_required)
-        return done_(question.unit, std::nullopt, "the placement policy did not answer and is required");
+        return done_(question.unit,
+                     std::nullopt,
+                     "the placement policy " + policy_label() + " did not answer and is required");
     ++env_.stats.placed_by_default;
     const auto choice = place_by_default(question.subject, candidates);
     if (!choice) return done_(question.unit, std::nullopt, "every runtime instance is full");
     done_(question.unit, candidates[*choice].handle, "");
+}
+
+std::string Placer::policy_label() const {
+    for (const auto& slot : supervision_.slots())
+        if (slot.spec.kind == Kind::Placement) return slot.current.label();
+    return "(none)";
 }
 
 void Placer::next() {
@@ -62,7 +75,14 @@ void Placer::next() {
         place.candidates = candidates;
         place.sequence = ++sequence_;
         place.deadline = env_.now + env_.config.limits.place_deadline;
-        open_ = Open{place.op, policy, std::move(question), std::move(candidates), env_.now, false};
+        open_ = Open{place.op,
+                     policy,
+                     std::move(question),
+                     std::move(candidates),
+                     env_.now,
+                     false,
+                     false,
+                     env_.now + env_.config.limits.policy_stall};
         env_.emit(std::move(place));
     }
     busy_ = false;
@@ -125,7 +145,12 @@ void Placer::tick() {
         }
         next();
     }
-    if (open_ && open_->decided && env_.now - open_->asked >= env_.config.limits.policy_stall) {
+    if (open_ && open_->decided && env_.now >= open_->stall_at) {
+        if (env_.now - open_->stall_at > kStoodStill && !open_->excused) {
+            open_->excused = true;
+            open_->stall_at = env_.now + env_.config.limits.policy_stall;
+            return;
+        }
         const Handle policy = open_->policy;
         open_.reset();
         supervision_.answered_badly(policy, "stalled: a question stayed unanswered", true);
@@ -135,8 +160,7 @@ void Placer::tick() {
 
 Time Placer::next_deadline() const {
     if (!open_) return kNever;
-    return open_->asked +
-           (open_->decided ? env_.config.limits.policy_stall : env_.config.limits.place_deadline);
+    return open_->decided ? open_->stall_at : open_->asked + env_.config.limits.place_deadline;
 }
 
 }  // namespace hf::core

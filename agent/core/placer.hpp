@@ -50,9 +50,12 @@ private:
         Time asked = 0;
         bool decided =
             false;  // late: the default answered; kept to recognise the answer or the stall
+        bool excused = false;  // the node itself stood still meanwhile: one more limit to answer in
+        Time stall_at = 0;
     };
 
     void next();
+    [[nodiscard]] std::string policy_label() const;
     void decide_by_default(const Question& question, const std::vector<Candidate>& candidates);
 
     Env& env_;

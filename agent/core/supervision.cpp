@@ -195,6 +195,8 @@ void Supervision::exited(const Exited& event) {
     const std::size_t slot_no = instance.slot;
     Slot& slot = slots_[slot_no];
     const bool own_fault = event.by_fault || !instance.fault.empty();
+    // Also one that leaves unasked, with whatever exit code, has only itself to thank; it blames no request, though.
+    const bool own_end = own_fault || (event.on_its_own && !instance.ending);
     const std::string reason = instance.fault.empty() ? event.summary : instance.fault;
     const bool expected = instance.ending && instance.fault.empty();
     if (!expected) {
@@ -209,7 +211,7 @@ void Supervision::exited(const Exited& event) {
 
     if (instance.part == Instance::Part::Candidate) {
         if (slot.swap) {
-            if (own_fault) brand(instance.build, reason);
+            if (own_end) brand(instance.build, reason);
             roll_back(slot, reason);
         }
         return;
@@ -220,13 +222,13 @@ void Supervision::exited(const Exited& event) {
     if (ended(slot)) return;
     if (slot.swap && slot.swap->stage == Stage::Full) {
         // The new build was in charge: its death rolls back, an outside SIGKILL brands nothing.
-        if (own_fault) brand(instance.build, reason);
+        if (own_end) brand(instance.build, reason);
         return roll_back(slot, reason);
     }
     if (bad_.contains(instance.build.identity()) &&
         instance.build.identity() == slot.current.identity())
         return revert_or_fail(slot_no, reason);
-    if (own_fault && is_policy(slot) && slot.previous) {
+    if (own_end && is_policy(slot) && slot.previous) {
         brand(instance.build, reason);
         return revert_or_fail(slot_no, reason);
     }

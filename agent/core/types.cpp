@@ -1,5 +1,7 @@
 #include "agent/core/types.hpp"
 
+#include <algorithm>
+
 #include "abi/base/hash.hpp"
 
 namespace hf::core {
@@ -23,8 +25,11 @@ const char* kind_name(Kind kind) {
 }
 
 std::string Build::identity() const {
+    // The order in which settings were written down says nothing.
+    auto sorted = settings;
+    std::sort(sorted.begin(), sorted.end());
     std::string out = binary_hash + "|" + policy;
-    for (const auto& [key, value] : settings) out += "|" + key + "=" + value;
+    for (const auto& [key, value] : sorted) out += "|" + key + "=" + value;
     return out;
 }
 

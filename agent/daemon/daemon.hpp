@@ -119,7 +119,12 @@ private:
     bool stepping_ = false;
     std::map<std::uint64_t, control::Responder> commands_;
     std::uint64_t last_command_ = 0;
-    std::map<std::string, std::pair<std::uint64_t, std::string>> last_exit_;  // slot/seat -> generation, summary
+    struct LastExit {
+        std::uint64_t generation = 0;
+        std::string summary;
+        std::string stderr_tail;
+    };
+    std::map<std::string, LastExit> last_exit_;  // by slot/seat
     metrics::Registry registry_;
 
     // The modules to build before anything starts, and those built.

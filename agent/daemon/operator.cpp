@@ -174,8 +174,10 @@ json Daemon::plugins_json() const {
             } else {
                 row["state"] = seat.failed ? "failed" : "restarting";
             }
-            if (const auto last = last_exit_.find(slot.spec.name + "/" + std::to_string(seat_no)); last != last_exit_.end())
-                row["last_exit"] = last->second.second;
+            if (const auto last = last_exit_.find(slot.spec.name + "/" + std::to_string(seat_no)); last != last_exit_.end()) {
+                row["last_exit"] = last->second.summary;
+                row["last_stderr"] = last->second.stderr_tail;
+            }
             instances.push_back(std::move(row));
         }
         if (all_failed) state = "failed";

@@ -184,7 +184,6 @@ Result<core::Config> core_config(const config::Config& config, const Paths& path
     limits.shed_deadline = ns(config.limits.shed_deadline);
     limits.stall_grace = ns(config.limits.stall_grace);
     limits.place_deadline = ns(config.limits.place_deadline);
-    limits.policy_stall = std::max(limits.policy_stall, 10 * limits.place_deadline);
     limits.swap_answers = config.swap.answers;
     limits.swap_window = ns(config.swap.window);
 
@@ -200,6 +199,8 @@ Result<core::Config> core_config(const config::Config& config, const Paths& path
         }
         out.slots.push_back(std::move(spec));
     }
+    // Slow is not dead: well above the deadline, whoever set it.
+    limits.policy_stall = std::max(limits.policy_stall, 10 * limits.place_deadline);
     for (const auto& [name, wasm] : config.classes) {
         core::ClassSpec spec;
         spec.name = name;

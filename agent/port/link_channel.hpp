@@ -1,0 +1,155 @@
+// The one Channel there is. Declared here because making a link (open.cpp) and running it (channel.cpp) are two files.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "abi/layout/atomics.hpp"
+#include "abi/layout/attach.hpp"
+#include "abi/ring/endpoint.hpp"
+#include "abi/ring/open_table.hpp"
+#include "abi/verify/verify.hpp"
+#include "agent/port/channel.hpp"
+
+namespace hf::port {
+
+// What the other end of the link is sent; ours no longer once it is.
+struct PluginParts {
+    UniqueFd to_plugin;
+    UniqueFd from_plugin;
+    UniqueFd hear;
+    UniqueFd ring;
+    UniqueFd control;
+    layout::AttachMessage message{};
+};
+
+// The first size of the builder; it grows to the largest message and stays.
+constexpr std::size_t kBuilderBytes = 4096;
+
+class LinkChannel final : public Channel {
+public:
+    LinkChannel(ring::EndpointParts parts,
+                PluginParts plugin,
+                UniqueFd control,
+                const layout::ConstLine& to_plugin,
+                const layout::ConstLine& from_plugin,
+                abi::Kind kind)
+        : end_(std::move(parts)),
+          plugin_(std::move(plugin)),
+          control_(std::move(control)),
+          checker_(abi::From::Plugin, kind, to_plugin.generation),
+          generation_(to_plugin.generation),
+          kind_(kind),
+          fill_max_(to_plugin.ring_bytes - to_plugin.answer_bytes - to_plugin.record_max),
+          peer_credit_(to_plugin.answer_bytes),
+          credit_(from_plugin.answer_bytes),
+          final_records_max_(from_plugin.ring_bytes / layout::kRecordAlign),
+          builder_(kBuilderBytes) {}
+
+    UniqueFd take_plugin_end() override { return std::move(plugin_.control); }
+    Result<void> attach(const std::vector<std::pair<std::string, int>>& extra) override;
+    [[nodiscard]] int bell_fd() const override { return end_.bell_fd(); }
+    [[nodiscard]] int control_fd() const override { return control_.get(); }
+
+    flatbuffers::FlatBufferBuilder& builder() override {
+        builder_.Clear();
+        return builder_;
+    }
+    void flush() override {
+        pump();
+        end_.flush();
+    }
+    Result<bool> drain(std::size_t budget,
+                       const std::function<void(const Received&)>& handler) override;
+    Result<void> drain_final(const std::function<void(const Received&)>& handler) override;
+    [[nodiscard]] bool before_block() override {
+        if (failed_) return true;
+        pump();
+        return end_.before_block(expecting(), starved());
+    }
+
+    [[nodiscard]] std::vector<std::pair<std::uint64_t, abi::Body>> open_requests() const override;
+    void abandon(std::uint64_t req_id) override;
+    [[nodiscard]] std::uint64_t progress() const override {
+        return layout::load_relaxed(end_.peer().report.progress);
+    }
+    [[nodiscard]] std::uint64_t current_request() const override {
+        return layout::load_relaxed(end_.peer().report.current);
+    }
+    [[nodiscard]] unsigned forbidden_syscall() const override {
+        return layout::load_relaxed(end_.peer().report.forbidden_syscall);
+    }
+    [[nodiscard]] Usage usage() const override;
+
+    // For before_block_all.
+    [[nodiscard]] bool failed() const { return failed_.has_value(); }
+    [[nodiscard]] bool expecting() const {
+        return table_.size() > 0 || kind_ == abi::Kind::Gateway;
+    }
+    [[nodiscard]] bool starved() const { return !queue_.empty(); }
+    [[nodiscard]] ring::Endpoint& end() { return end_; }
+
+protected:
+    Sent send(abi::Body type,
+              flatbuffers::Offset<void> body,
+              std::uint64_t req_id,
+              std::uint64_t reply_to,
+              std::int64_t deadline_ns,
+              std::uint64_t trace_id) override;
+
+private:
+    struct Waiting {
+        std::uint64_t req_id;
+        abi::Body type;
+        Bytes payload;
+    };
+
+    Sent send_answer(abi::Body type, BytesView payload, std::uint64_t reply_to);
+    Sent send_in_order(abi::Body type, BytesView payload, std::uint64_t req_id);
+    bool write(abi::Body type, std::uint64_t req_id, BytesView payload, std::uint64_t fill_max);
+    void pump();
+    bool pump_one();
+    Result<std::size_t> take(std::size_t budget,
+                             const std::function<void(const Received&)>& handler);
+    enum class Accepted : std::uint8_t { Yes, Drop, Fault };
+    Accepted accept(const Received& received, std::size_t payload_bytes);
+    Accepted accept_answer(const Received& received, std::size_t payload_bytes);
+    Accepted accept_request(const Received& received);
+    Accepted refuse(const char* rule) {
+        rule_ = rule;
+        return Accepted::Fault;
+    }
+    Error fault(const char* rule) {
+        failed_ = fail(Code::Corrupt, rule);
+        return *failed_;
+    }
+
+    mutable ring::Endpoint end_;
+    PluginParts plugin_;
+    UniqueFd control_;
+    verify::Checker checker_;
+    std::uint64_t generation_;
+    abi::Kind kind_;
+    std::uint64_t
+        fill_max_;  // of S for requests and one-way messages: leaves free what answers may take
+    std::uint32_t peer_credit_;  // of S: what answers to the instance may take
+    std::uint32_t peer_credit_used_ = 0;
+    std::uint32_t credit_;  // of P: what answers to us may take
+    std::uint32_t credit_used_ = 0;
+    std::size_t final_records_max_;  // no ring holds more
+    flatbuffers::FlatBufferBuilder builder_;
+    std::uint64_t seq_ = 0;
+    std::uint64_t last_peer_request_ = 0;
+    ring::OpenTable table_;  // requests of ours
+    ring::OpenTable asked_;  // requests of the instance
+    std::deque<Waiting> queue_;
+    std::size_t queue_bytes_ = 0;
+    std::size_t abandoned_ = 0;
+    std::uint64_t late_answers_ = 0;
+    const char* rule_ = "";
+    std::optional<Error> failed_;
+};
+
+}  // namespace hf::port

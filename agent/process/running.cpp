@@ -99,6 +99,9 @@ void Running::kill_now() {
 
 void Running::kill_and_wait() {
     ended_ = nullptr;
+    // A Process may be held longer than the loop lives: leave nothing in it.
+    for (Watch* watch : {&jail_watch_, &plugin_watch_, &report_watch_, &error_watch_, &wall_watch_})
+        watch->reset();
     if (!jail_reaped_) {
         report_readable();  // the plugin's pidfd may lie there
         signal_all();

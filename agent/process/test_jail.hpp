@@ -93,6 +93,7 @@ public:
         Outcome outcome;
         auto process = start(ask, outcome);
         if (!process) {
+            watched_ = nullptr;
             outcome.report.failure = "spawn: " + process.error().message;
             return outcome;
         }
@@ -102,6 +103,7 @@ public:
             loop.until([&] { return outcome.calls > 0; });
         }
         outcome.walls = process.value()->missing_walls();
+        watched_ = nullptr;  // it goes with our caller
         return outcome;
     }
 

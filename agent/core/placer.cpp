@@ -89,7 +89,7 @@ void Placer::next() {
 }
 
 bool Placer::answered(const PlacedIn& answer) {
-    if (!open_ || open_->op != answer.op) return false;
+    if (!open_ || open_->op != answer.op || open_->policy != answer.from) return false;
     const Open open = std::move(*open_);
     open_.reset();
     const auto chosen = std::find_if(

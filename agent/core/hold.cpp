@@ -115,6 +115,7 @@ void Units::fence(Unit& unit, const std::string& why) {
     unit.slots.clear();
     unit.garbage.clear();
     refuse_waiting(unit, ReplyReason::Unavailable, "the actor has another owner");
+    pump(unit);  // nothing is pending any more, which a stopping node waits for
 }
 
 void Units::release(Unit& unit) {

@@ -168,8 +168,10 @@ void Units::fold(Unit& unit) {
     for (auto it = unit.fetched.begin(); it != unit.fetched.end();) {
         LogEntry& entry = it->second;
         if (entry.epoch < sealed_epoch && entry.kind != EntryKind::Seal) {
-            entry.changes.clear();
-            entry.kind = EntryKind::Changes;  // a ghost's: it keeps its slot and says nothing
+            LogEntry silent;  // a ghost's: it keeps its slot and says nothing
+            silent.epoch = entry.epoch;
+            silent.seq = entry.seq;
+            entry = std::move(silent);
         } else if (entry.kind == EntryKind::Seal) {
             sealed_epoch = std::max(sealed_epoch, entry.epoch);
         } else if (entry.kind == EntryKind::Base) {

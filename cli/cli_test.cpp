@@ -288,12 +288,12 @@ TEST_CASE("config show without a file asks the running node") {
     FakeNode node(
         dir.path,
         answers(
-            R"({"ok":true,"result":{"file":"/etc/holdfast/agent.toml","values":[{"table":"node","key":"id","value":"n1","origin":"agent.toml:2","line":2}]}})"
+            R"({"ok":true,"result":{"file":"/etc/holdfast/agent.toml","values":[{"table":"node","key":"id","value":"n1","origin":"file","line":2}]}})"
             "\n"));
     const Ran ran = run(dir, {"config", "show"});
     CHECK(ran.exit == 0);
     CHECK(ran.out ==
-          "# /etc/holdfast/agent.toml\nKEY      VALUE  ORIGIN\nnode.id  n1     agent.toml:2\n");
+          "# /etc/holdfast/agent.toml\nKEY      VALUE  ORIGIN\nnode.id  n1     file:2\n");
     CHECK(node.requests().front()["op"] == "config-show");
 }
 

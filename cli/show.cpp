@@ -162,9 +162,10 @@ void show_config(std::ostream& out, const Json& result) {
     Table table({"KEY", "VALUE", "ORIGIN"});
     for (const Json& value : list(result, "values")) {
         const std::string in = field(value, "table");
-        table.row({(in == "-" ? "" : in + ".") + field(value, "key"),
-                   field(value, "value"),
-                   field(value, "origin")});
+        std::string origin = field(value, "origin");
+        if (const auto at = field(value, "line"); origin == "file" && at != "-") origin += ":" + at;
+        table.row(
+            {(in == "-" ? "" : in + ".") + field(value, "key"), field(value, "value"), origin});
     }
     if (table.empty())
         show_fields(out, result);

@@ -1,0 +1,168 @@
+// Who is let in, who is told to come back, and deadlines to the nanosecond.
+#include <doctest/doctest.h>
+
+#include "agent/core/test_rig.hpp"
+
+using namespace hf;
+using namespace hf::core;
+using testing::Rig;
+using testing::small_config;
+
+namespace {
+void hold_deliveries(Rig& rig, std::vector<Deliver>& held) {
+    rig.hook = [&](const Action& action) {
+        const auto* deliver = std::get_if<Deliver>(&action);
+        if (deliver != nullptr) held.push_back(*deliver);
+        return deliver != nullptr;
+    };
+}
+}  // namespace
+
+TEST_CASE("a_full_mailbox_answers_busy_by_count_and_by_bytes") {
+    Config config = small_config();
+    config.limits.mailbox_events = 2;
+    config.limits.mailbox_bytes = 100;
+    Rig rig(config);
+    std::vector<Deliver> held;
+    hold_deliveries(rig, held);
+    const Time deadline = rig.now + 10 * kSecond;
+    rig.ask("a", deadline);  // runs
+    rig.ask("a", deadline, Bytes(60));
+    const auto bytes = rig.ask("a", deadline, Bytes(41));
+    REQUIRE(rig.reply(bytes) != nullptr);
+    CHECK(rig.reply(bytes)->reason == ReplyReason::Busy);
+    CHECK(rig.reply(bytes)->retry_after_ms > 0);
+    rig.ask("a", deadline, Bytes(40));
+    const auto count = rig.ask("a", deadline, Bytes{});
+    REQUIRE(rig.reply(count) != nullptr);
+    CHECK(rig.reply(count)->reason == ReplyReason::Busy);
+    const auto other = rig.ask("b", deadline);  // another mailbox has room
+    CHECK(rig.reply(other) == nullptr);
+    CHECK(rig.core.stats().accepted == 4);
+}
+
+TEST_CASE("the_node_bounds_all_open_events_together_and_counts_them_out_again") {
+    Config config = small_config();
+    config.limits.accepted_events = 3;
+    Rig rig(config);
+    std::vector<Deliver> held;
+    hold_deliveries(rig, held);
+    const Time deadline = rig.now + 10 * kSecond;
+    for (const char* name : {"a", "b", "c"}) rig.ask(name, deadline);
+    const auto refused = rig.ask("d", deadline);
+    REQUIRE(rig.reply(refused) != nullptr);
+    CHECK(rig.reply(refused)->reason == ReplyReason::Busy);
+    REQUIRE(held.size() == 3);
+    rig.feed(Rig::delivered(held[0]));
+    CHECK(rig.reply(rig.ask("d", deadline)) == nullptr);
+    CHECK(rig.core.units().accepted_open() == 3);
+}
+
+TEST_CASE("unknown_classes_bad_names_and_large_events_are_told_apart") {
+    Rig rig;
+    RequestIn request;
+    request.from = rig.serving(Kind::Gateway);
+    request.deadline = rig.now + kSecond;
+    const auto reason = [&](const char* class_name, const std::string& name, std::size_t size) {
+        ++request.req_id;
+        request.class_name = class_name;
+        request.name = name;
+        request.event = Bytes(size);
+        rig.feed(request);
+        const ReplyOut* reply = rig.reply(request.req_id);
+        REQUIRE(reply != nullptr);
+        return reply->reason;
+    };
+    CHECK(reason("nothing", "a", 1) == ReplyReason::UnknownClass);
+    CHECK(reason("counter", "", 1) == ReplyReason::BadName);
+    CHECK(reason("counter", std::string(500, 'x'), 1) == ReplyReason::BadName);
+    CHECK(reason("counter", "a", 1U << 20U) == ReplyReason::TooLarge);
+    CHECK(rig.core.stats().accepted == 0);
+}
+
+TEST_CASE("a_deadline_is_answered_at_its_nanosecond_and_the_event_does_not_run_after_it") {
+    Rig rig;
+    std::vector<Deliver> held;
+    hold_deliveries(rig, held);
+    const Time start = rig.now;
+    const auto running = rig.ask("a", start + 3 * kSecond);
+    const auto waiting = rig.ask("a", start + 2 * kSecond);
+    const auto later = rig.ask("a", start + 4 * kSecond);
+    rig.run_to(start + 2 * kSecond - 1);
+    CHECK(rig.reply(waiting) == nullptr);
+    rig.run_to(start + 4 * kSecond - 1);
+    CHECK(rig.replied_at(waiting) == start + 2 * kSecond);
+    CHECK(rig.replied_at(running) == start + 3 * kSecond);
+    CHECK(rig.reply(running)->reason == ReplyReason::Deadline);
+    REQUIRE(held.size() == 1);
+    rig.feed(Rig::delivered(held[0]));  // its change counts, its answer is over
+    REQUIRE(held.size() == 2);
+    rig.feed(Rig::delivered(held[1]));
+    CHECK(rig.replied_at(later) == start + 4 * kSecond - 1);
+    CHECK(rig.all<ReplyOut>().size() == 3);
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("an_event_that_ends_three_runtimes_is_failed_and_not_tried_again") {
+    Config config = small_config();
+    config.restart_intensity = false;
+    Rig rig(config);
+    int tries = 0;
+    rig.hook = [&](const Action& action) {
+        const auto* deliver = std::get_if<Deliver>(&action);
+        if (deliver == nullptr || deliver->event != Bytes{66}) return false;
+        ++tries;
+        rig.die(deliver->to, true, deliver->op);
+        return true;
+    };
+    const auto poison = rig.ask("a", rig.now + 60 * kSecond, {66});
+    const auto after = rig.ask("a", rig.now + 60 * kSecond);
+    rig.run_for(10 * kSecond);
+    CHECK(tries == 3);
+    REQUIRE(rig.reply(poison) != nullptr);
+    CHECK(rig.reply(poison)->reason == ReplyReason::ActorFailed);
+    REQUIRE(rig.reply(after) != nullptr);
+    CHECK(rig.reply(after)->reason == ReplyReason::Ok);
+    CHECK(rig.core.stats().poisoned == 1);
+}
+
+TEST_CASE("a_death_from_outside_is_not_held_against_the_event") {
+    Config config = small_config();
+    config.restart_intensity = false;
+    Rig rig(config);
+    int tries = 0;
+    rig.hook = [&](const Action& action) {
+        const auto* deliver = std::get_if<Deliver>(&action);
+        if (deliver == nullptr || ++tries > 6) return false;
+        rig.die(deliver->to, false, deliver->op);
+        return true;
+    };
+    const auto id = rig.ask("a", rig.now + 60 * kSecond);
+    rig.run_for(10 * kSecond);
+    REQUIRE(rig.reply(id) != nullptr);
+    CHECK(rig.reply(id)->reason == ReplyReason::Ok);
+    CHECK(rig.all<Deliver>().back().second.attempt == 7);
+}
+
+TEST_CASE("a_hold_nobody_waits_for_any_more_is_given_back") {
+    Rig rig;
+    std::vector<StoreRequest> held;
+    rig.hook = [&](const Action& action) {
+        const auto* put = std::get_if<StoreRequest>(&action);
+        if (put == nullptr || put->verb != StoreVerb::Put ||
+            put->key.find("/holds/") == std::string::npos)
+            return false;
+        held.push_back(*put);
+        return true;
+    };
+    rig.ask("a", rig.now + kSecond);
+    REQUIRE(held.size() == 1);
+    rig.run_for(2 * kSecond);  // the only event meets its deadline
+    StoreAnswer applied;
+    applied.from = held[0].to;
+    applied.op = held[0].op;
+    applied.outcome = Outcome::Applied;
+    rig.feed(applied);
+    REQUIRE(held.size() == 2);
+    CHECK(rig.codec.decode_hold(held[1].body)->state == HoldState::Free);
+}

@@ -1,0 +1,239 @@
+// A new policy that crashes, hangs or lies at any stage puts the old one back, and the request it spoiled is answered.
+#include <doctest/doctest.h>
+
+#include "agent/core/test_rig.hpp"
+
+using namespace hf;
+using namespace hf::core;
+using testing::Rig;
+using testing::small_config;
+
+namespace {
+
+Build other_policy(const Rig& rig) {
+    Build build = rig.core.config().slots[3].build;
+    build.policy = "second";
+    return build;
+}
+
+bool is_test(const Place& place) {
+    return place.subject.find("/self-test/") != std::string::npos;
+}
+
+enum class When { Start, Configure, Test, Full, Live };
+enum class How { Crash, Killed, Stall, Lie, Nobody };
+
+// Plays the new placement build, whose generations are above `old`.
+struct Candidate2 {
+    Rig& rig;
+    std::uint64_t old;
+    When when;
+    How how;
+    int tests = 0;
+
+    bool operator()(const Action& action) {
+        if (const auto* spawn = std::get_if<Spawn>(&action);
+            spawn != nullptr && when == When::Start && spawn->build.policy == "second")
+            return misbehave(spawn->handle, 0);
+        if (const auto* configure = std::get_if<Configure>(&action);
+            configure != nullptr && when == When::Configure && configure->to.generation > old) {
+            if (how != How::Lie) return misbehave(configure->to, 0);
+            rig.feed(ReadyIn{configure->to, false, "does not like it"});
+            return true;
+        }
+        const auto* place = std::get_if<Place>(&action);
+        if (place == nullptr || place->to.generation <= old) return false;
+        const bool test = is_test(*place);
+        if (test) ++tests;
+        if (when == When::Test && tests == 5) return misbehave(place->to, place->op);
+        if (when == When::Full && tests == 12) return misbehave(place->to, place->op);
+        if (when == When::Live && test && tests >= 12) return true;  // slow with these
+        if (when == When::Live && !test) return misbehave(place->to, place->op);
+        return false;
+    }
+    bool misbehave(Handle self, OpId op) {
+        switch (how) {
+            case How::Crash:
+                rig.die(self, true);
+                break;
+            case How::Killed:
+                rig.die(self, false);
+                break;
+            case How::Stall:
+                break;
+            case How::Lie:
+                rig.feed(PlacedIn{self, op, false, 4711, ""});
+                break;
+            case How::Nobody:
+                rig.feed(PlacedIn{self, op, true, 0, ""});
+                break;
+        }
+        return true;
+    }
+};
+
+const CommandDone* command(const Rig& rig, std::uint64_t id) {
+    static CommandDone kept;
+    for (const auto& [at, done] : rig.all<CommandDone>()) {
+        if (done.command != id) continue;
+        kept = done;
+        return &kept;
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a_bad_policy_build_is_rolled_back_at_every_stage_and_branded_unless_killed_from_outside") {
+    for (const When when : {When::Start, When::Configure, When::Test, When::Full, When::Live}) {
+        for (const How how : {How::Crash, How::Killed, How::Stall, How::Lie, How::Nobody}) {
+            if (when <= When::Configure && how == How::Nobody) continue;
+            if (when == When::Start && how == How::Lie) continue;
+            CAPTURE(static_cast<int>(when));
+            CAPTURE(static_cast<int>(how));
+            Rig rig;
+            rig.run_for(kSecond);
+            const Handle old = rig.serving(Kind::Placement);
+            const std::uint64_t before = rig.last("drain").generation;
+            rig.hook = Candidate2{rig, before, when, how};
+            rig.feed(SwapCommand{1, "placement", other_policy(rig)});
+            std::uint64_t id = 0;
+            if (when == When::Live) {
+                CHECK(rig.serving(Kind::Placement) != old);
+                id = rig.ask("a", rig.now + 20 * kSecond);
+            }
+            rig.run_for(15 * kSecond);
+            const CommandDone* done = command(rig, 1);
+            REQUIRE(done != nullptr);
+            CHECK_FALSE(done->ok);
+            CHECK(done->text.starts_with("RolledBack"));
+            CHECK(rig.serving(Kind::Placement) == old);
+            CHECK(rig.core.supervision().bad_builds().size() == (how == How::Killed ? 0U : 1U));
+            if (id == 0) id = rig.ask("a", rig.now + 20 * kSecond);
+            REQUIRE(rig.reply(id) != nullptr);
+            CHECK(rig.reply(id)->reason == ReplyReason::Ok);
+        }
+    }
+}
+
+TEST_CASE("a_good_policy_is_full_after_64_answers_and_the_old_one_is_told_to_stop") {
+    Rig rig;
+    const Handle old = rig.serving(Kind::Placement);
+    rig.feed(SwapCommand{1, "placement", other_policy(rig)});
+    const CommandDone* done = command(rig, 1);
+    REQUIRE(done != nullptr);
+    CHECK(done->ok);
+    CHECK(done->text.starts_with("Full"));
+    CHECK(rig.serving(Kind::Placement) != old);
+    CHECK(rig.core.supervision().find(old) == nullptr);
+    CHECK(rig.all<Place>().size() == 8 + 64);
+
+    rig.feed(RollbackCommand{2, "placement"});
+    done = command(rig, 2);
+    REQUIRE(done != nullptr);
+    CHECK(done->ok);
+    CHECK(rig.core.supervision().slots()[3].current.policy == "first");
+}
+
+TEST_CASE("a_policy_with_little_traffic_is_full_after_2_s") {
+    Rig rig;
+    OpId open = 0;
+    Handle asked;
+    rig.hook = [&](const Action& action) {
+        const auto* place = std::get_if<Place>(&action);
+        if (place == nullptr || rig.all<Place>().size() <= 8 + 3) return false;
+        open = place->op;  // from now on each answer takes 900 ms
+        asked = place->to;
+        return true;
+    };
+    rig.feed(SwapCommand{1, "placement", other_policy(rig)});
+    const Time full = rig.now;
+    for (int i = 1; i <= 2; ++i) {
+        rig.run_to(full + i * 900 * kMs);
+        rig.feed(PlacedIn{asked, open, false, 0, ""});
+    }
+    rig.run_to(full + 2 * kSecond - 1);
+    CHECK(command(rig, 1) == nullptr);
+    rig.run_to(full + 2 * kSecond);
+    REQUIRE(command(rig, 1) != nullptr);
+    CHECK(command(rig, 1)->ok);
+}
+
+TEST_CASE("the_window_does_not_end_as_full_while_the_liar_is_being_killed") {
+    Rig rig;
+    Handle killed;
+    rig.hook = [&](const Action& action) {
+        if (const auto* kill = std::get_if<Kill>(&action)) {
+            killed = kill->to;  // takes its time to die
+            return true;
+        }
+        const auto* place = std::get_if<Place>(&action);
+        if (place == nullptr || rig.all<Place>().size() <= 8 + 1) return false;
+        return is_test(*place);  // no more answers to generated requests
+    };
+    const Handle old = rig.serving(Kind::Placement);
+    rig.feed(SwapCommand{1, "placement", other_policy(rig)});
+    const Handle fresh = rig.serving(Kind::Placement);
+    REQUIRE(fresh != old);
+    rig.run_for(990 * kMs);
+    rig.feed(Violated{fresh, "wrote beyond its ring"});
+    REQUIRE(killed == fresh);
+    rig.run_for(5 * kSecond);
+    CHECK(command(rig, 1) == nullptr);
+    rig.die(fresh, false);
+    REQUIRE(command(rig, 1) != nullptr);
+    CHECK_FALSE(command(rig, 1)->ok);
+    CHECK(rig.serving(Kind::Placement) == old);
+    CHECK(rig.core.supervision().bad_builds().size() == 1);
+}
+
+TEST_CASE("only_the_candidate_that_was_asked_answers_a_generated_request") {
+    Rig rig;
+    OpId test = 0;
+    rig.hook = [&](const Action& action) {
+        const auto* place = std::get_if<Place>(&action);
+        if (place != nullptr) test = place->op;
+        return place != nullptr;
+    };
+    rig.feed(SwapCommand{1, "placement", other_policy(rig)});
+    REQUIRE(test != 0);
+    rig.feed(PlacedIn{rig.last("drain"), test, false, 4711, ""});
+    CHECK(rig.all<Kill>().empty());
+}
+
+TEST_CASE("a_branded_build_that_does_well_when_asked_for_again_is_forgotten_on_disk_too") {
+    Rig rig;
+    bool lie = true;
+    rig.hook = [&](const Action& action) {
+        const auto* place = std::get_if<Place>(&action);
+        if (place == nullptr || !is_test(*place) || !lie) return false;
+        lie = false;
+        rig.feed(PlacedIn{place->to, place->op, false, 4711, ""});
+        return true;
+    };
+    rig.feed(SwapCommand{1, "placement", other_policy(rig)});
+    REQUIRE(command(rig, 1) != nullptr);
+    CHECK_FALSE(command(rig, 1)->ok);
+    CHECK(rig.all<RememberBadBuilds>().back().second.identity_reason.size() == 1);
+    rig.feed(SwapCommand{2, "placement", other_policy(rig)});
+    REQUIRE(command(rig, 2) != nullptr);
+    CHECK(command(rig, 2)->ok);
+    CHECK(rig.all<RememberBadBuilds>().back().second.identity_reason.empty());
+}
+
+TEST_CASE("commands_that_cannot_be_done_say_so_at_once") {
+    Rig rig;
+    rig.feed(SwapCommand{1, "nothing", other_policy(rig)});
+    CHECK_FALSE(command(rig, 1)->ok);
+    rig.feed(RollbackCommand{2, "placement"});
+    CHECK_FALSE(command(rig, 2)->ok);
+    rig.feed(SwapCommand{3, "placement", rig.core.config().slots[3].build});
+    CHECK_FALSE(command(rig, 3)->ok);
+    rig.hook = [](const Action& action) { return std::holds_alternative<Place>(action); };
+    rig.feed(SwapCommand{4, "placement", other_policy(rig)});
+    CHECK(command(rig, 4) == nullptr);
+    rig.feed(SwapCommand{5, "placement", other_policy(rig)});
+    REQUIRE(command(rig, 5) != nullptr);
+    CHECK_FALSE(command(rig, 5)->ok);
+}

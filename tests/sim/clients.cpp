@@ -23,6 +23,8 @@ void World::schedule_clients() {
             Op op = Op::Add;
             if (dice.percent(scenario.read_percent)) {
                 op = Op::Read;
+            } else if (dice.permille(scenario.poison_permille)) {
+                op = Op::Poison;
             } else if (dice.percent(scenario.fail_percent)) {
                 op = Op::Fail;
             }

@@ -72,9 +72,11 @@ void Runtime::deliver(const core::Deliver& ask) {
     const Scenario& s = w.scenario;
     if (w.faults()) {
         if (w.dice.permille(s.runtime_stalls)) return stall();
-        if (w.dice.permille(s.runtime_dies)) {
+        const auto asked = unpack_event(ask.event);
+        const bool poison = asked && asked->op == Op::Poison;
+        if (poison || w.dice.permille(s.runtime_dies)) {
             open_.insert(ask.op);
-            const bool fault = w.dice.percent(60);
+            const bool fault = poison || w.dice.percent(60);
             const core::OpId current = fault ? ask.op : 0;
             w.after(*this, w.dice.skewed(1, 5 * kMs), [this, fault, current] {
                 die(fault ? "killed by signal 11" : "killed by signal 9", fault, current);
@@ -110,7 +112,7 @@ void Runtime::deliver(const core::Deliver& ask) {
 
 void Runtime::run(Memory& memory, const EventPayload& event, core::DeliveredIn& answer) {
     const bool trap = world_.faults() && world_.dice.permille(world_.scenario.traps);
-    if (event.op == Op::Fail || trap) {
+    if (event.op == Op::Fail || event.op == Op::Poison || trap) {
         answer.status = trap ? DeliverStatus::Trapped : DeliverStatus::Failed;
         answer.error = "the handler failed and was rolled back";
         return;

@@ -59,7 +59,8 @@ void History::answered(std::uint64_t life, const core::ReplyOut& reply, core::Ti
 void History::check_ok(const Asked& request) {
     const std::string name = "#" + std::to_string(request.id) + " on " + request.unit;
     const std::uint64_t value = request.reply.value;
-    if (request.op == Op::Fail) broken(name + " must fail and is answered OK");
+    if (request.op == Op::Fail || request.op == Op::Poison)
+        broken(name + " must fail and is answered OK");
     const auto& stored = stored_[request.unit];
     if (request.op == Op::Add) {
         if (request.reply.last != request.id) broken(name + " got the answer of another request");

@@ -10,7 +10,7 @@
 
 namespace hf::sim {
 
-enum class Op : std::uint8_t { Add = 1, Read = 2, Fail = 3 };
+enum class Op : std::uint8_t { Add = 1, Read = 2, Fail = 3, Poison = 4 };
 
 struct EventPayload {
     Op op = Op::Add;

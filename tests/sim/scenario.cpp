@@ -48,6 +48,7 @@ void runtime_faults(Scenario& s, Dice& dice) {
     s.runtime_dies = static_cast<unsigned>(dice.between(0, 30));
     s.activation_refused = dice.percent(30) ? static_cast<unsigned>(dice.between(1, 100)) : 0;
     s.checkpoint_refused = dice.percent(30) ? static_cast<unsigned>(dice.between(1, 300)) : 0;
+    s.poison_permille = dice.percent(30) ? static_cast<unsigned>(dice.between(1, 20)) : 0;
     s.runtime_stalls = dice.percent(20) ? static_cast<unsigned>(dice.between(1, 5)) : 0;
 }
 
@@ -88,6 +89,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     s.restart_intensity = dice.percent(20);
     s.leftovers_reaped = dice.percent(50);
     s.start_again = dice.percent(50);
+    s.stop_under_load = dice.percent(15);
     draw_limits(s, dice);
     switch (seed % 10) {
         case 0:
@@ -95,6 +97,7 @@ Scenario draw_scenario(std::uint64_t seed) {
             s.calm = true;
             s.runtimes = 2;
             s.limits = core::Limits{};
+            s.stop_under_load = false;
             s.units = static_cast<unsigned>(dice.between(2, 40));
             s.fail_percent = 0;
             s.deadline_min = 5 * kSecond;
@@ -109,6 +112,11 @@ Scenario draw_scenario(std::uint64_t seed) {
             storage_faults(s, dice);
             disk_faults(s, dice);
             s.hammer_percent = 80;
+            // Answers that outlive an undo and the load after it.
+            if (dice.percent(50)) {
+                s.event_delay_max = dice.between(20, 300) * kMs;
+                s.read_delay_max = 500'000;
+            }
             break;
         case 3:
             s.profile = "runtime";

@@ -24,6 +24,7 @@ struct Scenario {
     unsigned hammer_percent = 0;  // of the requests go to unit 0
     unsigned read_percent = 25;
     unsigned fail_percent = 5;
+    unsigned poison_permille = 0;    // events that end every runtime that touches them
     std::int64_t pad_bytes_max = 0;  // of one event's changes
     Time deadline_min = 20 * kMs;
     Time deadline_max = 20 * kSecond;
@@ -70,8 +71,9 @@ struct Scenario {
     unsigned bad_start = 0;  // an instance that greets wrongly, refuses, hangs or dies before Ready
     int node_restarts = 0;
     int swaps = 0;
-    bool start_again = false;  // a last start on the same bucket must find everything
-    bool calm = false;         // nothing goes wrong: exact checks apply
+    bool stop_under_load = false;  // in the middle of all trouble
+    bool start_again = false;      // a last start on the same bucket must find everything
+    bool calm = false;             // nothing goes wrong: exact checks apply
 };
 
 [[nodiscard]] Scenario draw_scenario(std::uint64_t seed);

@@ -55,9 +55,16 @@ void World::run() {
     schedule_clients();
     schedule_chaos();
     run_until(now_ + scenario.span, [] { return false; });
-    quiesce();
+    if (scenario.stop_under_load && core_) {
+        stop_node();
+        faults_ = false;
+        disk_full_ = false;
+        run_until(now_ + 10 * kSecond, [] { return false; });  // what was under way lands
+    } else {
+        quiesce();
+        if (!scenario.start_again) return check_states();
+    }
     check_states();
-    if (!scenario.start_again) return;
     start_life();
     settle();
     final_reads();
@@ -207,7 +214,18 @@ void World::carry_out(core::Action& action) {
             [&](core::RememberBadBuilds& bad) {
                 bad_builds_ = {bad.identity_reason.begin(), bad.identity_reason.end()};
             },
-            [&](core::Note&) {},
+            [&](core::Note& note) {
+                // The bucket is sound: a load that finds otherwise has read it wrongly.
+                for (const char* claim : {"has a hole",
+                                          "is damaged",
+                                          "out of order",
+                                          "foreign key",
+                                          "was stored in this incarnation",
+                                          "belongs to"}) {
+                    if (note.text.find(claim) != std::string::npos)
+                        broken("the core finds a sound log unsound: " + note.text);
+                }
+            },
             [&](core::ExitNode& exit) {
                 if (exit.code != 0 || !stopping_) broken("the node gives up: " + exit.reason);
                 exited_ = true;

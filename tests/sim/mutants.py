@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Broken variants of the core's rules, each of which the simulator must catch.
+
+  mutants.py list                      names, one a line
+  mutants.py files NAME                the core files it changes
+  mutants.py make NAME ROOT OUT...     writes the changed copies, in the order of `files`
+  mutants.py run SIM DIR               SIM must pass the seeds, every mutant in DIR must fail one of them
+
+A mutant is exact text of one core file and what stands there instead. When the text is not found exactly once, the build
+fails: whoever changes a rule's code decides anew what its broken variant looks like.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+CORE = "agent/core/"
+SEEDS = 600  # enough for each mutant to be caught several times over; the slowest needs about half
+TIMEOUT_S = 60
+
+# name: (why it is wrong, [(file, old, new), ...])
+MUTANTS = {
+    "output-before-store": (
+        "an answer leaves before its change is stored",
+        [("commit.cpp", "!unit.outputs.empty() && unit.outputs.front().needs <= unit.stored_ordinal",
+          "!unit.outputs.empty()")]),
+    "read-only-passes-the-gate": (
+        "a read does not wait for what it has seen",
+        [("run.cpp", "}  // namespace\n\nvoid Units::want_place",
+          "bool g_read_only = false;\n}  // namespace\n\nvoid Units::want_place"),
+         ("run.cpp", "            if (!event.changes.empty()) append_changes(",
+          "            g_read_only = event.changes.empty();\n"
+          "            if (!event.changes.empty()) append_changes("),
+         ("run.cpp", "    Output output;\n    output.waiting = mail.waiting;",
+          "    if (g_read_only && reply.reason == ReplyReason::Ok) {\n"
+          "        answer(mail.waiting, std::move(reply));\n"
+          "        forget_waiting(mail.waiting);\n"
+          "        return pump(unit);\n"
+          "    }\n"
+          "    Output output;\n    output.waiting = mail.waiting;")]),
+    "compaction-drops-seals": (
+        "a ghost may still try a seal's slot until its incarnation is reaped",
+        [("commit.cpp", "(!slot.seal || slot.sealed_incarnation <= reaped_)", "true")]),
+    "two-commits-open": (
+        "a ghost would have more than one slot",
+        [("commit.cpp", "if (unit.commit_op != 0 || unit.pending.empty()", "if (unit.pending.empty()")]),
+    "retired-answer-accepted": (
+        "an answer computed on undone state counts",
+        [("run.cpp",
+          "    if (unit == nullptr || unit->runtime_op != op || unit->activation != activation ||\n"
+          "        unit->runtime != from) {",
+          "    if (unit == nullptr) {")]),
+    "unknown-is-applied": (
+        "an unknown outcome is guessed",
+        [("store_client.cpp", "    const bool undecided =",
+          "    if (put && answer.outcome == Outcome::Unknown) answer.outcome = Outcome::Applied;\n"
+          "    const bool undecided =")]),
+    "unknown-is-failed": (
+        "an unknown outcome is guessed",
+        [("store_client.cpp", "    const bool undecided =",
+          "    if (put && answer.outcome == Outcome::Unknown) answer.outcome = Outcome::Refused;\n"
+          "    const bool undecided =")]),
+    "refused-after-unknown-counts": (
+        "a refusal says nothing of the write that was sent before",
+        [("store_client.cpp", "(put && pending.uncertain && answer.outcome == Outcome::Refused)",
+          "false")]),
+    "death-decides-a-write": (
+        "a write the dead storage had may be applied",
+        [("store_client.cpp",
+          "pending.uncertain = pending.request.verb == StoreVerb::Put;", "pending.uncertain = false;")]),
+    "new-write-id-on-resend": (
+        "the store cannot recognise its own write",
+        [("store_client.cpp", "        ++pending.tries;",
+          "        ++pending.tries;\n        pending.request.write_id = env_.new_write_id();")]),
+    "no-seal": (
+        "an old owner's write under way is not fenced",
+        [("load.cpp", "    unit.next_seq = last + 1;\n    seal(unit);",
+          "    unit.next_seq = last + 1;\n    unit.sealed = true;\n    fetch_more(unit);")]),
+    "seal-forgets-the-ghost": (
+        "an old owner's write that won the slot counts",
+        [("load.cpp", "unit.to_fetch.push_back(unit.next_seq++);", "++unit.next_seq;")]),
+    "load-without-settling": (
+        "a load misses the write under way and what is merged behind it",
+        [("admit.cpp", "if (unit.settled() && unit.store_op == 0) start_load(unit);",
+          "if (unit.store_op == 0) start_load(unit);"),
+         ("load.cpp",
+          "    HF_CHECK(unit.settled(), \"a load with an undecided write of that unit would miss it\");\n",
+          "")]),
+    "base-before-its-changes": (
+        "a base is stored before the changes it contains",
+        [("commit.cpp",
+          "next.entry.outbox.push_back(item);\n    unit.pending.push_back(std::move(next));",
+          "next.entry.outbox.push_back(item);\n"
+          "    unit.pending.insert(unit.pending.begin() + (unit.commit_op != 0 ? 1 : 0), "
+          "std::move(next));")]),
+    "epoch-stays": (
+        "every turn to held is a new epoch",
+        [("hold.cpp", "    ++record.epoch;", "    if (record.epoch == 0) ++record.epoch;")]),
+    "undo-keeps-memory": (
+        "the runtime still holds what was undone",
+        [("commit.cpp", "    go_cold(unit, true);\n}", "}")]),
+    "redelivery-loses-the-event": (
+        "the event a dead runtime had is nowhere",
+        [("run.cpp", "    unit.mailbox_bytes += mail.waiting.bytes;\n"
+          "    unit.mailbox.push_front(std::move(mail));", "")]),
+    "redelivery-is-a-first-attempt": (
+        "the actor cannot know that it may have run before",
+        [("run.cpp", "    ++mail.attempt;\n", "")]),
+    "invalid-place-accepted": (
+        "a policy that names no candidate stays in charge",
+        [("placer.cpp", "answer.none ? !answer.reason.empty() : chosen != open.candidates.end()", "true"),
+         ("placer.cpp", "done_(open.question.unit, chosen->handle, \"\");",
+          "done_(open.question.unit, chosen == open.candidates.end() ? "
+          "open.candidates.front().handle : chosen->handle, \"\");")]),
+    "late-event-promises-no-effect": (
+        "503 for an event that may still take effect",
+        [("admit.cpp", "    reply.reason = ReplyReason::Deadline;",
+          "    reply.reason = ReplyReason::Unavailable;")]),
+}
+
+
+def files(name):
+    return list(dict.fromkeys(file for file, _, _ in MUTANTS[name][1]))
+
+
+def make(name, root, outs):
+    texts = {}
+    for file, old, new in MUTANTS[name][1]:
+        text = texts.get(file) or (Path(root) / CORE / file).read_text()
+        found = text.count(old)
+        if found != 1:
+            sys.exit(f"mutant {name}: its text is found {found} times in {CORE}{file}, must be once:\n{old}")
+        texts[file] = text.replace(old, new)
+    for file, out in zip(files(name), outs, strict=True):
+        Path(out).write_text(texts[file])
+
+
+def seeds(binary):
+    return subprocess.run([binary, "--seeds", str(SEEDS), "--from", "1"], capture_output=True,
+                          text=True, timeout=TIMEOUT_S, check=False)
+
+
+def run(sim, directory):
+    healthy = seeds(sim)
+    if healthy.returncode != 0:
+        sys.exit("the core itself fails these seeds:\n" + healthy.stdout[-3000:] + healthy.stderr[-500:])
+    missed = []
+    for name, (why, _) in MUTANTS.items():
+        binary = Path(directory) / f"mutant-{name}"
+        try:
+            done = seeds(binary)
+        except subprocess.TimeoutExpired:
+            print(f"{name}: ran out of time")
+            missed.append(name)
+            continue
+        said = re.findall(r"^(?:seed \d+: .*|CHECK failed.*|the core aborted.*)$",
+                          done.stdout + done.stderr, re.MULTILINE)
+        if done.returncode in (1, -6) and said:  # a Failure, or a CHECK of the core
+            print(f"{name}: caught, {said[-1]}")
+        else:
+            print(f"{name}: NOT CAUGHT in {SEEDS} seeds (code {done.returncode}): {why}")
+            missed.append(name)
+    if missed:
+        sys.exit(f"{len(missed)} of {len(MUTANTS)} mutants live: {', '.join(missed)}")
+    print(f"all {len(MUTANTS)} mutants caught")
+
+
+def main():
+    match sys.argv[1:]:
+        case ["list"]:
+            print("\n".join(MUTANTS))
+        case ["files", name]:
+            print("\n".join(files(name)))
+        case ["make", name, root, *outs]:
+            make(name, root, outs)
+        case ["run", sim, directory]:
+            run(sim, directory)
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -344,13 +344,17 @@ class Case(unittest.TestCase):
         if pid is not None:
             self.assertEqual(node.pid, pid)
         self.assertIsNone(node.process.poll(), "holdfastd is alive")
-        zombies = []
-        for child in descendants(node.pid):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                with open(f"/proc/{child}/stat", encoding="ascii", errors="replace") as file:
-                    if file.read().rsplit(")", 1)[1].split()[0] == "Z":
-                        zombies.append(child)
-        self.assertFalse(zombies, "zombies")
+
+        def zombies():
+            out = []
+            for child in descendants(node.pid):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    with open(f"/proc/{child}/stat", encoding="ascii", errors="replace") as file:
+                        if file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                            out.append(child)
+            return out
+        # One that ended this moment is reaped the next.
+        wait_for("no zombie stays", lambda: not zombies(), 2)
         if fds_before is not None:
             wait_for(f"descriptors are back near {fds_before}", lambda: node.fds() <= fds_before + 5)
         for _ in range(100):

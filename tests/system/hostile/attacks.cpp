@@ -47,6 +47,12 @@ std::uint64_t other_value(std::uint64_t now, std::uint64_t kind) {
     }
 }
 
+void spoil_word(Link& link, const Plan& plan) {
+    std::uint64_t& word = link.word(plan.at);
+    layout::store_release(word, other_value(word, plan.value));
+    link.ring_bell();
+}
+
 // A padding record at the tail and then another at the ring's start.
 bool two_paddings(Link& link, const Plan&, std::uint64_t) {
     const std::uint64_t tail = link.tail();
@@ -153,8 +159,7 @@ const std::map<std::string, Attack>& attacks() {
         // One word of the header: at = its offset, value = 0 zero, 1 all ones, 2 plus one, 3 random.
         {"word",
          [](Link& link, const Plan& plan, std::uint64_t) {
-             std::uint64_t& word = link.word(plan.at);
-             layout::store_release(word, other_value(word, plan.value));
+             spoil_word(link, plan);
              return false;
          }},
         // Every word of the facts, which were copied once and must never be read again.
@@ -252,6 +257,10 @@ void Link::raw_record(const layout::RecordHeader& header, std::uint64_t advance)
 
 void Link::publish_tail(std::uint64_t tail) {
     layout::exchange_full(word(kTail), tail);
+    ring_bell();
+}
+
+void Link::ring_bell() {
     const std::uint8_t ding = 1;
     (void)!::write(bell, &ding, sizeof(ding));
 }
@@ -269,6 +278,8 @@ bool attack(Link& link, const Plan& plan, std::uint64_t request, int control_fd)
 }
 
 bool between(Link& link, const Plan& plan) {
+    // The ring's own code has put right what it writes: spoil it again.
+    if (plan.mode == "word") return spoil_word(link, plan), false;
     if (plan.mode == "log-flood" || plan.mode == "log-huge") {
         for (int i = 0; i < kFloodBurst && log_line(link, plan.mode == "log-huge" ? 60'000 : 20); ++i) {
         }

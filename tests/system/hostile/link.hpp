@@ -47,6 +47,7 @@ public:
     // A record header at the tail, whatever it says, and a tail moved on by `advance`.
     void raw_record(const layout::RecordHeader& header, std::uint64_t advance);
     void publish_tail(std::uint64_t tail);
+    void ring_bell();
 
     std::uint64_t generation;
     std::uint32_t ring_bytes;

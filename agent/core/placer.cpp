@@ -8,7 +8,8 @@ namespace hf::core {
 
 namespace {
 // A timer that fires so late was not late by itself: the machine was paused, or this process got no processor.
-constexpr Time kStoodStill = 200 * kMs;
+// Excused once a question, so a threshold that a busy machine reaches now and then does no harm.
+constexpr Time kStoodStill = 50 * kMs;
 }  // namespace
 
 std::optional<std::size_t> place_by_default(const std::string& subject,
@@ -133,6 +134,10 @@ void Placer::policy_gone(Handle policy) {
 
 void Placer::tick() {
     if (!open_) return;
+    if (const Time due = next_deadline(); env_.now - due > kStoodStill && !open_->excused) {
+        open_->excused = true;
+        open_->stall_at = env_.now + env_.config.limits.policy_stall;
+    }
     if (!open_->decided && env_.now - open_->asked >= env_.config.limits.place_deadline) {
         open_->decided = true;
         ++env_.stats.place_late;
@@ -146,11 +151,6 @@ void Placer::tick() {
         next();
     }
     if (open_ && open_->decided && env_.now >= open_->stall_at) {
-        if (env_.now - open_->stall_at > kStoodStill && !open_->excused) {
-            open_->excused = true;
-            open_->stall_at = env_.now + env_.config.limits.policy_stall;
-            return;
-        }
         const Handle policy = open_->policy;
         open_.reset();
         supervision_.answered_badly(policy, "stalled: a question stayed unanswered", true);

@@ -67,7 +67,7 @@ class Hostile(Case):
         load.stop()
         with load.lock:
             late = sorted(took for _, took in load.latencies)
-        self.assertGreater(len(late), 100)
+        self.assertGreater(len(late), 30)
         self.assertLess(late[int(len(late) * 0.99)], seconds, "p99 of the others")
         load.verify(self, allow=(200,))
 

@@ -35,7 +35,8 @@ UnitState read_unit(const Bucket& bucket,
             return trouble(it->first + " carries another sequence number");
         present.insert(entry->seq);
         if (entry->kind == core::EntryKind::Seal) {
-            if (entry->epoch <= sealed_epoch) return trouble(it->first + " seals an older epoch");
+            // Equal: a late copy of an attempt that lost its slot, below the base.
+            if (entry->epoch < sealed_epoch) return trouble(it->first + " seals an older epoch");
             sealed_epoch = entry->epoch;
             continue;
         }

@@ -56,6 +56,34 @@ TEST_CASE("an_answer_that_never_comes_is_a_stall_after_1_s") {
     CHECK(rig.core.supervision().bad_builds().size() == 1);
 }
 
+TEST_CASE("a_pause_of_the_node_itself_is_no_stall_of_the_policy") {
+    Rig rig;
+    std::vector<Place> asked;
+    rig.hook = [&](const Action& action) {
+        const auto* place = std::get_if<Place>(&action);
+        if (place != nullptr) asked.push_back(*place);
+        return place != nullptr;
+    };
+    const auto id = rig.ask("a", rig.now + 60 * kSecond);
+    REQUIRE(asked.size() == 1);
+    rig.now += 5 * kSecond;  // neither the node nor its policy ran
+    const Time woken = rig.now;
+    rig.feed(Tick{});
+    CHECK(rig.all<Kill>().empty());
+    REQUIRE(rig.reply(id) != nullptr);  // by the default, at once
+    SUBCASE("it answers now and stays") {
+        rig.feed(PlacedIn{asked[0].to, asked[0].op, false, asked[0].candidates[0].id, ""});
+        rig.run_for(10 * kSecond);
+        CHECK(rig.all<Kill>().empty());
+    }
+    SUBCASE("it does not answer: it gets one limit more") {
+        rig.run_to(woken + kSecond - 1);
+        CHECK(rig.all<Kill>().empty());
+        rig.run_to(woken + kSecond);
+        CHECK(rig.all<Kill>().size() == 1);
+    }
+}
+
 TEST_CASE("a_lie_ends_the_policy_and_the_default_answers_the_same_request") {
     for (const bool nobody : {false, true}) {
         Rig rig;

@@ -13,6 +13,7 @@ constexpr Time kBackoffMax = 10 * kSecond;
 constexpr Time kBackoffMaxStorage = 1 * kSecond;  // nothing works without it
 constexpr Time kDeathWindow = 120 * kSecond;
 constexpr std::size_t kDeathsMax = 10;
+constexpr Time kBelievedLimits = 10;         // a minute for a runtime of the default limits
 constexpr Time kStopPatience = 2 * kSecond;  // between being told to stop and being killed
 }  // namespace
 
@@ -369,14 +370,14 @@ bool Supervision::any_alive(Kind kind) const {
 void Supervision::opened(Handle handle) {
     Instance* instance = instance_of(handle);
     if (instance == nullptr) return;
-    if (instance->open_requests++ == 0) instance->busy_since = env_.now;
+    if (instance->open_requests++ == 0) instance->busy_since = instance->silent_since = env_.now;
 }
 
 void Supervision::closed(Handle handle) {
     Instance* instance = instance_of(handle);
     if (instance == nullptr || instance->open_requests == 0) return;
     --instance->open_requests;
-    instance->busy_since = env_.now;
+    instance->busy_since = instance->silent_since = env_.now;
     instance->progress_asked = false;
 }
 
@@ -389,13 +390,18 @@ Time Supervision::stall_limit(Kind kind) const {
 }
 
 // Slow is not dead: an instance without an answer for its limit is asked twice for its progress counter, stall_grace
-// apart; only when that stood still as well is it a stall.
+// apart; only when that stood still as well is it a stall. Progress is what it says of itself, though: at the tenth limit
+// without one answer it is no longer believed.
 void Supervision::check_watchdog(Instance& instance) {
     const Kind kind = slots_[instance.slot].spec.kind;
     if (instance.open_requests == 0 || instance.killed ||
         (kind != Kind::Storage && kind != Kind::Runtime))
         return;
     if (env_.now - instance.busy_since < stall_limit(kind)) return;
+    if (env_.now - instance.silent_since >= kBelievedLimits * stall_limit(kind)) {
+        instance.fault = "stalled: no answer, whatever progress it claims";
+        return kill(instance, instance.fault, true);
+    }
     if (!instance.progress_asked) {
         instance.progress_asked = true;
         instance.busy_since = env_.now - stall_limit(kind) + env_.config.limits.stall_grace;
@@ -436,7 +442,8 @@ void Supervision::tick() {
     }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         for (std::uint32_t seat = 0; seat < slots_[i].seats.size(); ++seat) {
-            if (slots_[i].seats[seat].start_at <= env_.now && !ended(slots_[i])) start_seat(i, seat);
+            if (slots_[i].seats[seat].start_at <= env_.now && !ended(slots_[i]))
+                start_seat(i, seat);
         }
         Slot& slot = slots_[i];
         if (!slot.swap) continue;

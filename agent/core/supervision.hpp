@@ -61,6 +61,7 @@ public:
         // Watchdog.
         std::uint64_t open_requests = 0;
         Time busy_since = 0;  // since when requests have been open without an answer
+        Time silent_since = 0;  // the same, not moved on by looks at its progress
         std::uint64_t progress = 0;
         bool progress_asked = false;
     };

@@ -49,6 +49,22 @@ TEST_CASE("a_runtime_that_makes_progress_is_slow_and_stays") {
     CHECK(rig.reply(id)->reason == ReplyReason::Deadline);
 }
 
+TEST_CASE("a_runtime_that_only_claims_progress_is_ended_at_the_tenth_limit") {
+    Rig rig;
+    rig.hook = [&](const Action& action) {
+        if (std::holds_alternative<AskProgress>(action)) ++rig.progress;
+        return std::holds_alternative<Deliver>(action);
+    };
+    const Handle runtime = rig.serving(Kind::Runtime);
+    rig.ask("a", rig.now + 60 * kSecond);
+    rig.run_for(69 * kSecond);
+    CHECK(rig.all<Kill>().empty());
+    rig.run_for(4 * kSecond);
+    REQUIRE(rig.all<Kill>().size() == 1);
+    CHECK(rig.all<Kill>()[0].second.to == runtime);
+    CHECK(rig.all<Kill>()[0].second.dump);
+}
+
 TEST_CASE("a_storage_that_hangs_is_found_although_it_answers_what_nobody_asked") {
     Rig rig;
     const Handle storage = rig.serving(Kind::Storage);

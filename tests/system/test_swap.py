@@ -127,6 +127,28 @@ class Swap(Case):
         self.assertGreater(node.plugins()["drain"]["generation"], after["generation"])
         self.common_checks(node, node.pid)
 
+    def test_every_slot_can_be_swapped_under_load(self):
+        node = self.node(classes=("counter", "ledger"))
+        pid, fds = node.pid, node.fds()
+        load = Load(node, actors=8, threads=2, rate=100).start()
+        for slot, program in (("runtime", "runtime-wasm"), ("storage", "storage-local"), ("gateway", "gateway-http")):
+            other = os.path.join(self.dir, program)
+            shutil.copy(os.path.join(BIN, program), other)
+            with open(other, "ab") as file:
+                file.write(b"another build")
+            old = {row["pid"] for row in node.plugins()[slot]["instances"]}
+            for command in (("swap", slot, "--binary", other), ("rollback", slot)):
+                node.cli(*command)
+                seen = load.count()
+                wait_for("answers go on", lambda: load.count() > seen + 20, 20)
+            self.assertFalse(old & {row["pid"] for row in node.plugins()[slot]["instances"]})
+            self.assertEqual(node.plugins()[slot]["binary"], os.path.abspath(os.path.join(BIN, program)))
+        load.stop()
+        # A client's connection ends with the gateway that held it; all else is answered.
+        load.verify(self, allow=(200, 0))
+        self.assertLess(len([e for e in load.results.values() if e[0] == 0]), 10)
+        self.common_checks(node, pid, fds)
+
     def test_what_cannot_be_swapped_is_refused_in_words_and_changes_nothing(self):
         node = self.node()
         pid, fds = node.pid, node.fds()

@@ -25,7 +25,8 @@ using Attack = std::function<bool(Link&, const Plan&, std::uint64_t)>;
 
 Bytes good_answer(Link& link, std::uint64_t request, const Lies& lies = {}) {
     link.builder.Clear();
-    return link.finish(abi::Body::Placed, abi::CreatePlaced(link.builder, 0).Union(), request, lies);
+    return link.finish(
+        abi::Body::Placed, abi::CreatePlaced(link.builder, 0).Union(), request, lies);
 }
 
 bool answer(Link& link, std::uint64_t request, const Lies& lies = {}) {
@@ -40,10 +41,14 @@ bool log_line(Link& link, std::size_t bytes) {
 
 std::uint64_t other_value(std::uint64_t now, std::uint64_t kind) {
     switch (kind) {
-        case 0: return 0;
-        case 1: return ~std::uint64_t{0};
-        case 2: return now + 1;
-        default: return std::random_device{}() * 0x9E3779B97F4A7C15ULL;
+        case 0:
+            return 0;
+        case 1:
+            return ~std::uint64_t{0};
+        case 2:
+            return now + 1;
+        default:
+            return std::random_device{}() * 0x9E3779B97F4A7C15ULL;
     }
 }
 
@@ -178,24 +183,49 @@ const std::map<std::string, Attack>& attacks() {
          }},
         {"two-paddings", two_paddings},
         {"padding-alone", padding_alone},
-        {"tail-back", [](Link& link, const Plan&, std::uint64_t) { link.publish_tail(link.tail() - 16); return true; }},
+        {"tail-back",
+         [](Link& link, const Plan&, std::uint64_t) {
+             link.publish_tail(link.tail() - 16);
+             return true;
+         }},
         {"tail-far",
          [](Link& link, const Plan&, std::uint64_t) {
              link.publish_tail(link.tail() + 2ULL * link.ring_bytes);
              return true;
          }},
-        {"tail-odd", [](Link& link, const Plan&, std::uint64_t) { link.publish_tail(link.tail() + 1); return true; }},
+        {"tail-odd",
+         [](Link& link, const Plan&, std::uint64_t) {
+             link.publish_tail(link.tail() + 1);
+             return true;
+         }},
         {"flags",
          [](Link& link, const Plan&, std::uint64_t request) {
              return link.write(abi::Body::Placed, 0, good_answer(link, request), 1);
          }},
-        {"seq", [](Link& link, const Plan&, std::uint64_t request) { return answer(link, request, {2, 0, nullptr}); }},
-        {"seq-back", [](Link& link, const Plan&, std::uint64_t request) { return answer(link, request, {0, 0, nullptr}); }},
-        {"generation", [](Link& link, const Plan&, std::uint64_t request) { return answer(link, request, {1, 1, nullptr}); }},
-        {"identifier", [](Link& link, const Plan&, std::uint64_t request) { return answer(link, request, {1, 0, "HFM9"}); }},
-        {"never-asked", [](Link& link, const Plan&, std::uint64_t request) { return answer(link, request + 1'000'000); }},
+        {"seq",
+         [](Link& link, const Plan&, std::uint64_t request) {
+             return answer(link, request, {2, 0, nullptr});
+         }},
+        {"seq-back",
+         [](Link& link, const Plan&, std::uint64_t request) {
+             return answer(link, request, {0, 0, nullptr});
+         }},
+        {"generation",
+         [](Link& link, const Plan&, std::uint64_t request) {
+             return answer(link, request, {1, 1, nullptr});
+         }},
+        {"identifier",
+         [](Link& link, const Plan&, std::uint64_t request) {
+             return answer(link, request, {1, 0, "HFM9"});
+         }},
+        {"never-asked",
+         [](Link& link, const Plan&, std::uint64_t request) {
+             return answer(link, request + 1'000'000);
+         }},
         {"twice",
-         [](Link& link, const Plan&, std::uint64_t request) { return answer(link, request) && answer(link, request); }},
+         [](Link& link, const Plan&, std::uint64_t request) {
+             return answer(link, request) && answer(link, request);
+         }},
         {"answer-type", wrong_answer_type},
         {"two-types", two_types},
         {"unknown-type",
@@ -227,7 +257,10 @@ const std::map<std::string, Attack>& attacks() {
 
 }  // namespace
 
-Bytes Link::finish(abi::Body type, flatbuffers::Offset<void> body, std::uint64_t reply_to, const Lies& lies) {
+Bytes Link::finish(abi::Body type,
+                   flatbuffers::Offset<void> body,
+                   std::uint64_t reply_to,
+                   const Lies& lies) {
     builder.Finish(abi::CreateEnvelope(builder,
                                        seq + static_cast<std::uint64_t>(lies.seq_step),
                                        reply_to,
@@ -241,8 +274,10 @@ Bytes Link::finish(abi::Body type, flatbuffers::Offset<void> body, std::uint64_t
 }
 
 bool Link::write(abi::Body type, std::uint64_t req_id, BytesView payload, std::uint16_t flags) {
-    const layout::RecordHeader header{
-        static_cast<std::uint32_t>(payload.size()), static_cast<std::uint16_t>(type), flags, req_id};
+    const layout::RecordHeader header{static_cast<std::uint32_t>(payload.size()),
+                                      static_cast<std::uint16_t>(type),
+                                      flags,
+                                      req_id};
     if (!end.out().write(header, payload, ~std::uint64_t{0})) return false;
     ++seq;
     end.flush();
@@ -281,7 +316,8 @@ bool between(Link& link, const Plan& plan) {
     // The ring's own code has put right what it writes: spoil it again.
     if (plan.mode == "word") return spoil_word(link, plan), false;
     if (plan.mode == "log-flood" || plan.mode == "log-huge") {
-        for (int i = 0; i < kFloodBurst && log_line(link, plan.mode == "log-huge" ? 60'000 : 20); ++i) {
+        for (int i = 0; i < kFloodBurst && log_line(link, plan.mode == "log-huge" ? 60'000 : 20);
+             ++i) {
         }
         return true;
     }

@@ -8,6 +8,7 @@
 // hostile-mute it never greets, as hostile-kind it greets as another kind, as hostile-names with 60 000 bytes of names, as
 // hostile-late it never becomes ready, as hostile-exit it says something on stderr and ends after 50 ms.
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,14 +22,16 @@ namespace {
 
 class Hostile {
 public:
-    Hostile(Link& link, abi::Kind kind, std::string_view name) : link_(link), kind_(kind), name_(name) {}
+    Hostile(Link& link, abi::Kind kind, std::string_view name)
+        : link_(link), kind_(kind), name_(name) {}
 
     void greet() {
         auto& fbb = link_.builder;
         fbb.Clear();
         std::vector<flatbuffers::Offset<flatbuffers::String>> policies{fbb.CreateString("hostile")};
         if (name_ == "hostile-names")
-            for (int i = 0; i < 1000; ++i) policies.push_back(fbb.CreateString(std::string(60, 'n')));
+            for (int i = 0; i < 1000; ++i)
+                policies.push_back(fbb.CreateString(std::string(60, 'n')));
         const auto list = fbb.CreateVector(policies);
         const auto text = fbb.CreateString("hostile");
         const auto kind = name_ == "hostile-kind" ? abi::Kind::Storage : kind_;
@@ -40,7 +43,8 @@ public:
             if (envelope.body_type() == abi::Body::Stop) ::_exit(0);
             return;
         }
-        if (envelope.body_type() == abi::Body::Configure) return configure(header.req_id, *envelope.body_as_Configure());
+        if (envelope.body_type() == abi::Body::Configure)
+            return configure(header.req_id, *envelope.body_as_Configure());
         if (!attacking_ && (kind_ != abi::Kind::Placement || asked_ >= plan_.after)) {
             attacking_ = true;
             if (attack(link_, plan_, header.req_id, layout::kControlFd)) return;
@@ -70,10 +74,16 @@ private:
 
     void answer(std::uint64_t req_id, const abi::Place& place) {
         std::uint32_t choice = 0;
-        if (const auto* candidates = place.candidates(); candidates != nullptr && candidates->size() != 0)
-            choice = candidates->Get(static_cast<flatbuffers::uoffset_t>(asked_ % candidates->size()))->id();
+        if (const auto* candidates = place.candidates();
+            candidates != nullptr && candidates->size() != 0)
+            choice =
+                candidates->Get(static_cast<flatbuffers::uoffset_t>(asked_ % candidates->size()))
+                    ->id();
         link_.builder.Clear();
-        (void)link_.say(abi::CreatePlaced(link_.builder, choice), req_id);
+        const auto placed = abi::CreatePlaced(link_.builder, choice);
+        const Bytes bytes = link_.finish(abi::Body::Placed, placed.Union(), req_id);
+        // In the middle of a flood of its own it takes its turn, so that the flood lasts.
+        while (!link_.write(abi::Body::Placed, 0, bytes)) (void)::sched_yield();
     }
 
     Link& link_;
@@ -96,7 +106,8 @@ int run(int argc, char** argv) {
     const std::string_view name = path.substr(path.rfind('/') + 1);
     if (name == "hostile-exit") {
         ::usleep(50'000);
-        (void)std::fputs("hostile: the stars are out \xff\xfe\nhostile: I cannot find my moon\n", stderr);
+        (void)std::fputs("hostile: the stars are out \xff\xfe\nhostile: I cannot find my moon\n",
+                         stderr);
         return 1;
     }
     if (argc < 3 || std::string_view(argv[1]) != "--kind") return 2;
@@ -121,4 +132,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace hf::hostile
 
-int main(int argc, char** argv) { return hf::hostile::run(argc, argv); }
+int main(int argc, char** argv) {
+    return hf::hostile::run(argc, argv);
+}

@@ -28,11 +28,17 @@ public:
           end(std::move(attachment.parts)) {}
 
     // A finished envelope. `body` belongs to `builder`.
-    Bytes finish(abi::Body type, flatbuffers::Offset<void> body, std::uint64_t reply_to, const Lies& lies = {});
+    Bytes finish(abi::Body type,
+                 flatbuffers::Offset<void> body,
+                 std::uint64_t reply_to,
+                 const Lies& lies = {});
     // Puts it into the ring with this header; waits for nothing. False: no room.
     bool write(abi::Body type, std::uint64_t req_id, BytesView payload, std::uint16_t flags = 0);
     template <class T>
-    bool say(flatbuffers::Offset<T> body, std::uint64_t reply_to = 0, std::uint64_t req_id = 0, const Lies& lies = {}) {
+    bool say(flatbuffers::Offset<T> body,
+             std::uint64_t reply_to = 0,
+             std::uint64_t req_id = 0,
+             const Lies& lies = {}) {
         const abi::Body type = abi::BodyTraits<T>::enum_value;
         return write(type, req_id, finish(type, body.Union(), reply_to, lies));
     }
@@ -41,7 +47,9 @@ public:
         // SAFETY: the segment is ours, page-aligned and larger than any offset that is asked for.
         return *reinterpret_cast<std::uint64_t*>(base() + offset);
     }
-    [[nodiscard]] std::span<std::uint8_t> ring() { return {base() + layout::kHeaderBytes, ring_bytes}; }
+    [[nodiscard]] std::span<std::uint8_t> ring() {
+        return {base() + layout::kHeaderBytes, ring_bytes};
+    }
     // Where the next record will lie, as the ring counts.
     [[nodiscard]] std::uint64_t tail() { return end.own().producer.tail; }
     // A record header at the tail, whatever it says, and a tail moved on by `advance`.

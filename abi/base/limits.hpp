@@ -11,6 +11,9 @@ inline constexpr std::size_t kRecordBytesMax = 64 * 1024;
 // Until bulk regions carry more: body, value, merged entry and a class's state (design 2.6).
 // 48 KiB leaves a quarter of the record to keys, headers and envelopes.
 inline constexpr std::size_t kPayloadBytesMax = 48 * 1024;
+// What a store keeps under one key: a full payload, and around it the unit's name (400 bytes), 64 merged changes at up to
+// 32 bytes each, and the entry's head; rounded up to a page. With key and envelope it still fits a record.
+inline constexpr std::size_t kObjectBytesMax = kPayloadBytesMax + 4 * 1024;
 // Response headers of an actor and request headers that reach it: what is left beside a full body.
 inline constexpr std::size_t kHeaderBytesMax = 12 * 1024;
 // An escaped unit; S3 keys end at 1024 bytes and a key carries prefix, sequence and nonce too (protocol 2).

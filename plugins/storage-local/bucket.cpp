@@ -111,9 +111,9 @@ int Bucket::apply_one(Batch& batch, const Write& write, WriteResult& result) {
     if (write.key.empty() || write.key.size() > kKeyBytesMax)
         return refuse("a key has 1.." + std::to_string(kKeyBytesMax) +
                       " bytes (kKeyBytesMax), this one " + std::to_string(write.key.size()));
-    if (write.body.size() > kPayloadBytesMax)
-        return refuse("a body has at most " + std::to_string(kPayloadBytesMax) +
-                      " bytes (kPayloadBytesMax), this one " + std::to_string(write.body.size()));
+    if (write.body.size() > kObjectBytesMax)
+        return refuse("a body has at most " + std::to_string(kObjectBytesMax) +
+                      " bytes (kObjectBytesMax), this one " + std::to_string(write.body.size()));
     if (write.condition == Condition::IfMatch && write.etag.empty())
         return refuse("IfMatch needs an etag");
     if (write.condition == Condition::IfAbsent && !is_put)

@@ -105,12 +105,12 @@ TEST_CASE("limits are refused by name and leave nothing") {
     const WriteResult long_key = bucket->put(a_put(std::string(kKeyBytesMax + 1, 'k'), "x"));
     CHECK(long_key.outcome == Outcome::Refused);
     CHECK(long_key.reason.find("kKeyBytesMax") != std::string::npos);
-    const WriteResult long_body = bucket->put(a_put("k", std::string(kPayloadBytesMax + 1, 'b')));
+    const WriteResult long_body = bucket->put(a_put("k", std::string(kObjectBytesMax + 1, 'b')));
     CHECK(long_body.outcome == Outcome::Refused);
-    CHECK(long_body.reason.find("kPayloadBytesMax") != std::string::npos);
+    CHECK(long_body.reason.find("kObjectBytesMax") != std::string::npos);
     CHECK(bucket->put(if_match(a_put("k", "x"), "")).outcome == Outcome::Refused);
     CHECK(keys_of(*bucket).empty());
-    const std::string whole(kPayloadBytesMax, 'b');
+    const std::string whole(kObjectBytesMax, 'b');
     CHECK(bucket->put(a_put(std::string(kKeyBytesMax, 'k'), whole)).outcome == Outcome::Applied);
     CHECK(body_of(*bucket, std::string(kKeyBytesMax, 'k')) == whole);
     CHECK(bucket->put(a_put("empty", "")).outcome == Outcome::Applied);

@@ -49,7 +49,7 @@ int fill_up(Bucket& bucket, std::size_t bytes, std::size_t batch, std::string& r
 }  // namespace
 
 TEST_CASE("a full map refuses puts, still deletes, and takes puts again") {
-    for (const std::size_t bytes : {std::size_t{10}, std::size_t{3000}, kPayloadBytesMax})
+    for (const std::size_t bytes : {std::size_t{10}, std::size_t{3000}, kObjectBytesMax})
         for (const std::size_t batch : {std::size_t{1}, std::size_t{64}}) {
             if (bytes == 10 && batch == 1) continue;  // tens of thousands of syncs
             CAPTURE(bytes);

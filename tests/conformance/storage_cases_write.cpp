@@ -196,18 +196,18 @@ void bodies_up_to_the_limit(StorageUnderTest& store, Report& report, const std::
     for (const std::size_t size : {std::size_t{0},
                                    std::size_t{1},
                                    std::size_t{4096},
-                                   kPayloadBytesMax - 1,
-                                   kPayloadBytesMax}) {
+                                   kObjectBytesMax - 1,
+                                   kObjectBytesMax}) {
         std::string body(size, '\0');
         for (std::size_t i = 0; i < size; ++i) body[i] = static_cast<char>(i * 7 + i / 251);
         EXPECT(store.put(put_of(prefix + "k", body)).outcome == Outcome::Applied);
         EXPECT(store.get(prefix + "k").body == body);
     }
     const StoredReply large =
-        store.put(put_of(prefix + "k", std::string(kPayloadBytesMax + 1, 'x')));
+        store.put(put_of(prefix + "k", std::string(kObjectBytesMax + 1, 'x')));
     EXPECT(large.outcome == Outcome::Refused);
-    EXPECT(large.reason.find("kPayloadBytesMax") != std::string::npos);
-    EXPECT(store.get(prefix + "k").body.size() == kPayloadBytesMax);
+    EXPECT(large.reason.find("kObjectBytesMax") != std::string::npos);
+    EXPECT(store.get(prefix + "k").body.size() == kObjectBytesMax);
 }
 
 void keys_up_to_the_limit(StorageUnderTest& store, Report& report, const std::string& prefix) {

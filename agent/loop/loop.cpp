@@ -26,7 +26,9 @@ Poll::Poll(uv_loop_t* loop, int fd, std::function<void()> fn) : state_(new State
     state_->fn = std::move(fn);
     state_->handle.data = state_;
     HF_CHECK(uv_poll_init(loop, &state_->handle, fd) == 0, "a pollable descriptor that no other handle watches");
-    uv_poll_start(&state_->handle, UV_READABLE | UV_DISCONNECT, [](uv_poll_t* handle, int, int) {
+    uv_poll_start(&state_->handle, UV_READABLE | UV_DISCONNECT, [](uv_poll_t* handle, int, int events) {
+        // Nothing is left to read and the other side is gone: it would be reported each turn for ever.
+        if ((events & UV_DISCONNECT) != 0) uv_poll_stop(handle);
         auto* state = static_cast<State*>(handle->data);
         if (state->fn) state->fn();
     });

@@ -11,6 +11,8 @@
 namespace hf::loop {
 
 // Readability of a descriptor that somebody else owns and closes after this.
+// When the other side has closed and all is read, that is reported once and then nothing more: a plugin that closes its
+// end of a bell and lives on must not keep the loop turning.
 class Poll {
 public:
     Poll(uv_loop_t* loop, int fd, std::function<void()> fn);

@@ -85,7 +85,9 @@ void Connection::drop_request(bool tell) {
         const bool news = tell && !end_of_input_;
         if (news) server_.counters().add(Count::ClientsGone);
         requests.leave(*this, news);
-    } else if (phase_ == Phase::Body) {
+    } else if (draft_ != nullptr) {
+        // A body on its way: its draft stands for its place, so that the place is given back once, however often the
+        // connection ends.
         requests.give_back();
         requests.drop_draft(std::move(draft_));
     }

@@ -72,6 +72,31 @@ TEST_CASE("client_sends_its_body_slowly") {
     CHECK(unwanted.is_ended());
 }
 
+TEST_CASE("a body that is given up frees its place once") {
+    TestSupervisor supervisor(options({{"requests_open_max", "2"}, {"body_timeout", "200"}}));
+    const std::string head =
+        "POST /actor/body/b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n";
+    std::string large;
+    for (int i = 0; i < 7; ++i) large += "1b00\r\n" + std::string(0x1b00, 'b') + "\r\n";
+    const std::string long_target(8000, 'q');
+    const std::string long_header = "X-Long: " + std::string(8000, 'h') + "\r\n";
+    for (int round = 0; round < 4; ++round) {
+        TestClient broken(supervisor.port());
+        CHECK(broken.ask(head + "\r\nno size\r\n").status == 400);
+        TestClient slow(supervisor.port());
+        CHECK(slow.ask(head + "\r\n5\r\nhel").status == 408);
+        TestClient together(supervisor.port());
+        CHECK(together
+                  .ask("POST /actor/body/b?" + long_target +
+                       " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n" +
+                       "Transfer-Encoding: chunked\r\n" + long_header + "\r\n" + large +
+                       "0\r\n\r\n")
+                  .status == 413);
+        TestClient good(supervisor.port());
+        CHECK(good.ask(get("/actor/fixed/a")).status == 200);
+    }
+}
+
 TEST_CASE("an idle connection is closed without a word") {
     TestSupervisor supervisor(options({{"idle_timeout", "200"}}));
     TestClient client(supervisor.port());

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "abi/base/bytes.hpp"
+#include "abi/base/check.hpp"
 #include "abi/sdk/plugin.hpp"
 
 namespace hf::gateway {
@@ -52,7 +53,10 @@ public:
 
     // Takes one of the places; false: all are taken. A place is held from here until the answer, or give_back().
     [[nodiscard]] bool take_place();
-    void give_back() { --open_; }
+    void give_back() {
+        HF_CHECK(open_ > 0, "a place is given back once");
+        --open_;
+    }
     [[nodiscard]] std::size_t open() const { return open_; }
 
     // A draft with all fields cleared; its buffers come from earlier ones.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -19,6 +20,13 @@
 #include "abi/base/result.hpp"
 
 namespace hf::config {
+
+// What a plugin may be given as free settings, in the file or by a swap: Configure carries all of them in one record of
+// 64 KiB beside the modules.
+inline constexpr std::size_t kFreeSettingsMax = 64;
+inline constexpr std::size_t kSettingKeyBytesMax = 64;
+inline constexpr std::size_t kSettingTextBytesMax = 1024;
+inline constexpr std::size_t kSettingsBytesMax = 8 * 1024;
 
 using Millis = std::chrono::milliseconds;
 

@@ -10,12 +10,6 @@ namespace hf::config {
 
 namespace {
 
-// Configure carries all settings in one record of 64 KiB beside the modules.
-constexpr std::size_t kFreeSettingsMax = 64;
-constexpr std::size_t kSettingKeyBytesMax = 64;
-constexpr std::size_t kSettingTextBytesMax = 1024;
-constexpr std::size_t kSettingsBytesMax = 8 * 1024;
-
 [[nodiscard]] std::string list_of(const std::vector<std::string>& words) {
     std::string out;
     for (const std::string& word : words) out += (out.empty() ? "\"" : ", \"") + word + "\"";

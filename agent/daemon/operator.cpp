@@ -11,11 +11,38 @@ namespace hf::daemon {
 namespace {
 using nlohmann::json;
 constexpr std::size_t kActorsPageMax = 1000;
+// A policy is named by a word; the name stands in sentences and in the memory of bad builds.
+constexpr std::size_t kPolicyBytesMax = 64;
 
 std::string text_of(const json& request, const char* key) {
     const auto it = request.find(key);
     return it != request.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
+// Puts what the operator set over the build's own settings, within the bounds that hold for agent.toml.
+Result<void> apply_settings(const json& given, core::Build& build) {
+    if (!given.is_object()) return fail(Code::Invalid, "'settings' must be an object of keys and values");
+    for (const auto& [key, value] : given.items()) {
+        if (value.is_structured() || value.is_null())
+            return fail(Code::Invalid, "setting '" + key.substr(0, config::kSettingKeyBytesMax) +
+                                           "' must be text, a number, true or false");
+        const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+        if (key.empty() || key.size() > config::kSettingKeyBytesMax || text.size() > config::kSettingTextBytesMax)
+            return fail(Code::Invalid, "a setting must have a key of 1 to 64 bytes and a value of at most 1024");
+        const auto at = std::find_if(build.settings.begin(), build.settings.end(),
+                                     [&, &name = key](const auto& setting) { return setting.first == name; });
+        if (at == build.settings.end()) {
+            build.settings.emplace_back(key, text);
+        } else {
+            at->second = text;
+        }
+    }
+    std::size_t bytes = 0;
+    for (const auto& [key, text] : build.settings) bytes += key.size() + text.size();
+    if (build.settings.size() > config::kFreeSettingsMax || bytes > config::kSettingsBytesMax)
+        return fail(Code::Invalid, "at most 64 settings of together 8 KiB");
+    return {};
+}
+
 }  // namespace
 
 void Daemon::register_operations() {
@@ -46,6 +73,10 @@ void Daemon::swap(const json& request, const control::Responder& responder) {
     const std::string policy = text_of(request, "policy");
     const std::string binary = text_of(request, "binary");
     if (!policy.empty()) {
+        if (slot->spec.kind != core::Kind::Placement && slot->spec.kind != core::Kind::Drain)
+            return responder.fail(fail(Code::Invalid, name + " has no policies; --binary and --set change it"));
+        if (policy.size() > kPolicyBytesMax)
+            return responder.fail(fail(Code::Invalid, "a policy's name has at most 64 bytes"));
         if (policy != build.policy) build.settings.clear();
         build.policy = policy;
     }
@@ -57,17 +88,10 @@ void Daemon::swap(const json& request, const control::Responder& responder) {
     auto hash = fingerprint(build.binary);
     if (!hash) return responder.fail(hash.error());
     build.binary_hash = *hash;
-    if (const auto settings = request.find("settings"); settings != request.end() && settings->is_object()) {
-        for (const auto& [key, value] : settings->items()) {
-            const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-            const auto at = std::find_if(build.settings.begin(), build.settings.end(),
-                                         [&](const auto& setting) { return setting.first == key; });
-            if (at == build.settings.end()) {
-                build.settings.emplace_back(key, text);
-            } else {
-                at->second = text;
-            }
-        }
+    if (const auto settings = request.find("settings"); settings != request.end()) {
+        if (auto applied = apply_settings(*settings, build); !applied) return responder.fail(applied.error());
+        if (slot->spec.kind == core::Kind::Storage && settings->contains("path"))
+            return responder.fail(fail(Code::Refused, "the store's path belongs to the node; it cannot be changed by a swap"));
     }
     commands_.emplace(++last_command_, responder);
     step(core::SwapCommand{last_command_, name, std::move(build)});

@@ -18,6 +18,10 @@
 #include <thread>
 #include <vector>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "abi/layout/jail_spec.hpp"
 
 namespace hf::process {
@@ -125,7 +129,12 @@ public:
                        -1,
                        0)) {}
     ~ChildStack() {
-        if (valid()) ::munmap(base_, kChildStackBytes);
+        if (!valid()) return;
+#if defined(__SANITIZE_ADDRESS__)
+        // The child left it by exec, so that the marks of its frames would stay on whatever is mapped here next.
+        __asan_unpoison_memory_region(base_, kChildStackBytes);
+#endif
+        ::munmap(base_, kChildStackBytes);
     }
     ChildStack(const ChildStack&) = delete;
     ChildStack& operator=(const ChildStack&) = delete;

@@ -72,21 +72,11 @@ void StoreClient::forget_flight(Pending& pending) {
     pending.retry_at = 0;
 }
 
-void StoreClient::cancel(OpId op) {
-    const auto it = open_.find(op);
-    if (it == open_.end()) return;
-    forget_flight(it->second);
-    open_.erase(it);
-    send_waiting();
-}
-
 void StoreClient::send_waiting() {
     while (target_.valid() && in_flight_ < env_.config.limits.storage_inflight &&
            !waiting_.empty()) {
-        const auto it = open_.find(waiting_.front());
+        Pending& pending = open_.at(waiting_.front());  // what waits has no answer yet
         waiting_.pop_front();
-        if (it == open_.end()) continue;  // cancelled meanwhile
-        Pending& pending = it->second;
         pending.sent_to = target_;
         ++in_flight_;
         StoreRequest request = pending.request;

@@ -2,7 +2,7 @@
 //
 // Outcomes are passed on as they are, except two: an *unknown* Put is never passed on but settled, by sending the same
 // bytes again with the same write id and condition until the store decides (the store answers applied when it finds that
-// write id); once a Put was unknown a *refused* one is unknown too. An *unknown* Get, List or Probe is asked again. Both back off. Whoever loses interest calls cancel().
+// write id); once a Put was unknown a *refused* one is unknown too. An *unknown* Get, List or Probe is asked again. Both back off.
 // When the storage instance dies every open request waits, oldest first, for the next one.
 #pragma once
 
@@ -35,12 +35,10 @@ public:
     OpId list(std::string prefix, std::string after, std::uint32_t limit, Done done);
     OpId probe(Done done);
 
-    // The answer will not be used. Only for reads and for puts whose unit is fenced.
-    void cancel(OpId op);
-
     // False when nobody asked for it (late, doubled or settled): the caller counts it.
     bool answered(StoreAnswer& answer);
-    // The instance to use from now on; none while it restarts. Requests open at another one are sent again.
+    // The instance to use from now on; none while it restarts. What is open at another one stays there until it is
+    // answered or that one dies.
     void route(Handle storage);
     void died(Handle storage);
 

@@ -164,7 +164,7 @@ void Supervision::ready(const ReadyIn& event) {
     }
     instance->phase = Phase::Serving;
     instance->ready = env_.now;
-    if (instance->part == Instance::Part::Candidate) return candidate_ready(slot, *instance);
+    if (instance->part == Instance::Part::Candidate) return candidate_ready(slot);
     listener_.on_serving(slot.spec.kind, event.from);
 }
 

@@ -148,7 +148,7 @@ private:
                     std::size_t slot_no,
                     const Build& build,
                     bool is_rollback);
-    void candidate_ready(Slot& slot, Instance& instance);
+    void candidate_ready(Slot& slot);
     void go_full(Slot& slot);
     void finish_swap(Slot& slot);
     [[nodiscard]] bool candidates_live(const Swap& swap) const;

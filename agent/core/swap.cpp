@@ -93,9 +93,8 @@ void Supervision::begin_swap(std::uint64_t command,
         slot.swap->candidates.push_back(spawn(slot_no, seat, build, Instance::Part::Candidate));
 }
 
-void Supervision::candidate_ready(Slot& slot, Instance& instance) {
+void Supervision::candidate_ready(Slot& slot) {
     HF_CHECK(slot.swap.has_value(), "a candidate exists only during a swap");
-    (void)instance;
     if (++slot.swap->ready < slot.swap->candidates.size() || !candidates_live(*slot.swap)) return;
     if (!is_policy(slot)) {
         go_full(slot);

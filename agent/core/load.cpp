@@ -15,6 +15,9 @@ constexpr unsigned kSealTries =
 constexpr std::size_t kPieceBytes =
     40 * 1024;  // of one Activate; the next blob may add 48 KiB only when alone
 constexpr std::size_t kBlobOverhead = 64;
+// Entries of one log. A base every 256 entries keeps a log a few hundred long, and seals are rare; a storage that lists
+// for ever must not fill this process.
+constexpr std::size_t kLogEntriesMax = 1U << 20U;
 }  // namespace
 
 void Units::start_load(Unit& unit) {
@@ -59,6 +62,8 @@ void Units::listed(Unit& unit, StoreAnswer& answer) {
         unit.to_fetch.push_back(parsed->seq);
         unit.list_after = object.key;
     }
+    if (unit.to_fetch.size() > kLogEntriesMax)
+        return load_failed(unit, "its log lists more entries than any node writes");
     if (answer.more && !answer.objects.empty()) return list_more(unit);
     const std::uint64_t last = unit.to_fetch.empty() ? 0 : unit.to_fetch.back();
     if (unit.sealed) {
@@ -199,9 +204,11 @@ void Units::fold(Unit& unit) {
     for (auto& [seq, entry] : unit.fetched) {
         const bool is_seal = entry.kind == EntryKind::Seal;
         unit.slots.push_back({seq, is_seal, entry.sealed_incarnation});
-        if (seq < base || is_seal) continue;
-        bool first = entry.kind == EntryKind::Base;
+        if (seq < base) continue;
+        // Seals count: an actor that is only ever read gets one with each owner, and a base lets them be deleted.
         if (seq != base) ++unit.entries_since_base;
+        if (is_seal) continue;
+        bool first = entry.kind == EntryKind::Base;
         for (Bytes& changes : entry.changes) {
             if (seq != base) unit.bytes_since_base += changes.size();
             unit.image.push_back({seq, first, std::move(changes)});

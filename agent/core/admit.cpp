@@ -8,6 +8,11 @@
 
 namespace hf::core {
 
+namespace {
+// A refusal is a sentence; it may quote what a plugin said, and that may fill a record by itself.
+constexpr std::size_t kReplyTextBytes = 1024;
+}  // namespace
+
 const char* hold_name(Hold hold) {
     switch (hold) {
         case Hold::Idle:
@@ -54,6 +59,7 @@ void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
     reaped_ = reaped;
     std::vector<UnitId> waiting;
     for (const auto& [id, unit] : units_) waiting.push_back(id);
+    std::sort(waiting.begin(), waiting.end());  // the map's order is nobody's business
     for (const UnitId id : waiting) {
         if (Unit* unit = unit_of(id)) pump(*unit);
     }
@@ -77,6 +83,12 @@ void Units::refuse(const RequestIn& request,
         reply.retry_after_ms = retry_ms;
         ++env_.stats.refused_busy;
     }
+    emit_reply(std::move(reply));
+}
+
+void Units::emit_reply(ReplyOut reply) {
+    if (reply.text.size() > kReplyTextBytes)
+        reply.text.replace(kReplyTextBytes - 3, std::string::npos, "...");
     env_.emit(std::move(reply));
 }
 
@@ -98,15 +110,16 @@ void Units::request(const RequestIn& request) {
             request,
             ReplyReason::TooLarge,
             "the event is above " + std::to_string(kPayloadBytesMax + kHeaderBytesMax) + " bytes");
-    if (accepted_ >= limits.accepted_events ||
-        accepted_bytes_ + request.event.size() > limits.accepted_bytes)
+    if (accepted_ >= limits.accepted_events)
         return refuse(request,
                       ReplyReason::Busy,
                       "the node has as many open events as limits.accepted_events allows");
-    Unit* unit = find_or_make(spec->name,
-                              static_cast<std::size_t>(spec - env_.config.classes.begin()),
-                              *key,
-                              request.name);
+    if (accepted_bytes_ + request.event.size() > limits.accepted_bytes)
+        return refuse(request,
+                      ReplyReason::Busy,
+                      "the node's open events take as many bytes as limits.accepted_bytes allows");
+    Unit* unit = find_or_make(
+        static_cast<std::size_t>(spec - env_.config.classes.begin()), *key, request.name);
     if (unit == nullptr)
         return refuse(
             request, ReplyReason::Busy, "the node knows as many units as limits.units_max allows");
@@ -132,11 +145,9 @@ void Units::request(const RequestIn& request) {
     pump(*unit);
 }
 
-Unit* Units::find_or_make(std::string_view class_name,
-                          std::size_t class_index,
+Unit* Units::find_or_make(std::size_t class_index,
                           const std::string& key,
                           const std::string& name) {
-    (void)class_name;
     if (const auto it = by_key_.find(key); it != by_key_.end()) return unit_of(it->second);
     if (units_.size() >= env_.config.limits.units_max && !forget_one_idle()) return nullptr;
     auto unit = std::make_unique<Unit>();
@@ -154,6 +165,7 @@ Unit* Units::find_or_make(std::string_view class_name,
 bool Units::forget_one_idle() {
     constexpr int kLooks = 32;  // those at the head are the oldest; a busy head is rare
     int looks = 0;
+    bool leaving = false;
     for (const UnitId id : idle_) {
         Unit* unit = unit_of(id);
         if (at_rest(*unit) && unit->deletes_open == 0 && !unit->placing) {
@@ -162,11 +174,16 @@ bool Units::forget_one_idle() {
                 return true;
             }
             // Held but never sealed: who finds the record later must not take it for sealed, so it is given back.
-            if (unit->hold == Hold::Serving) release(*unit);
+            if (unit->hold == Hold::Serving) {
+                release(*unit);
+                leaving = true;
+            }
         }
         if (++looks == kLooks) break;
     }
-    return false;
+    // One that is on its way out makes room for one that comes, within what is looked at here: a store that refuses to
+    // take holds back must not let the node grow.
+    return leaving && units_.size() < env_.config.limits.units_max + kLooks;
 }
 
 // Nothing runs, waits or is open; only then a unit is forgotten or released.
@@ -213,7 +230,7 @@ void Units::answer(Waiting& waiting, ReplyOut reply) {
     reply.to = waiting.gateway;
     reply.req_id = waiting.req_id;
     if (reply.reason == ReplyReason::Deadline) ++env_.stats.deadline;
-    env_.emit(std::move(reply));
+    emit_reply(std::move(reply));
 }
 
 void Units::forget_waiting(Waiting& waiting) {

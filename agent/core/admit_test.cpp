@@ -166,3 +166,74 @@ TEST_CASE("a_hold_nobody_waits_for_any_more_is_given_back") {
     REQUIRE(held.size() == 2);
     CHECK(rig.codec.decode_hold(held[1].body)->state == HoldState::Free);
 }
+
+TEST_CASE("a_runtime_that_retires_with_many_units_is_told_so_in_portions") {
+    constexpr std::uint32_t kInFlight = 4;
+    Config config = small_config();
+    config.limits.runtime_inflight = kInFlight;
+    Rig rig(config);
+    for (int i = 0; i < 50; ++i) rig.ask("unit" + std::to_string(i), rig.now + kSecond);
+    std::size_t open = 0;
+    std::size_t most = 0;
+    std::vector<Drop> held;
+    rig.hook = [&](const Action& action) {
+        if (const auto* drop = std::get_if<Drop>(&action)) {
+            held.push_back(*drop);
+            most = std::max(most, ++open);
+            return true;
+        }
+        return std::holds_alternative<SendStop>(action);
+    };
+    Build build = config.slots[2].build;
+    build.binary_hash = "another";
+    rig.feed(SwapCommand{1, "runtime", build});
+    CHECK(held.size() == kInFlight);
+    for (std::size_t i = 0; i < held.size(); ++i) {
+        --open;
+        const Drop drop = held[i];
+        rig.feed(DroppedIn{drop.to, drop.op});
+    }
+    CHECK(held.size() == 50);
+    CHECK(most == kInFlight);
+}
+
+TEST_CASE("a_refusal_never_outgrows_its_record_whatever_it_quotes") {
+    Rig rig;
+    rig.hook = [&](const Action& action) {
+        const auto* get = std::get_if<StoreRequest>(&action);
+        if (get == nullptr || get->verb != StoreVerb::Get ||
+            get->key.find("/holds/") == std::string::npos)
+            return false;
+        StoreAnswer answer;
+        answer.from = get->to;
+        answer.op = get->op;
+        answer.outcome = Outcome::Refused;
+        answer.reason = std::string(60'000, 'x');
+        rig.feed(answer);
+        return true;
+    };
+    const auto id = rig.ask("a", rig.now + kSecond);
+    REQUIRE(rig.reply(id) != nullptr);
+    CHECK(rig.reply(id)->reason == ReplyReason::Unavailable);
+    CHECK(rig.reply(id)->text.size() == 1024);
+}
+
+TEST_CASE("a_log_of_seals_alone_gets_a_base_that_lets_them_go") {
+    Config config = small_config();
+    config.limits.checkpoint_entries = 4;
+    config.limits.hold_idle = 10 * kSecond;
+    Rig rig(config);
+    rig.hook = [&](const Action& action) {
+        const auto* deliver = std::get_if<Deliver>(&action);
+        if (deliver == nullptr) return false;
+        DeliveredIn answer = Rig::delivered(*deliver);
+        answer.changes.clear();  // the actor is only ever read
+        rig.feed(std::move(answer));
+        return true;
+    };
+    for (int i = 0; i < 8; ++i) {
+        rig.ask("a", rig.now + kSecond);
+        rig.run_for(60 * kSecond);
+    }
+    CHECK(rig.all<Checkpoint>().size() >= 1);
+}

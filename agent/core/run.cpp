@@ -79,12 +79,25 @@ void Units::feed(Handle runtime) {
     const auto it = runtimes_.find(runtime);
     if (it == runtimes_.end()) return;
     RuntimeLoad& load = it->second;
+    send_drops(runtime, load);
     while (load.inflight < env_.config.limits.runtime_inflight && !load.ready.empty()) {
         Unit* unit = unit_of(load.ready.front());
         load.ready.pop_front();
         if (unit == nullptr || !unit->queued_for_runtime || unit->runtime != runtime) continue;
         unit->queued_for_runtime = false;
         if (unit->runtime_op == 0 && unit->hold == Hold::Serving) send_next(*unit);
+    }
+}
+
+// Before anything else that waits: a drop makes the room that an activation may need.
+void Units::send_drops(Handle runtime, RuntimeLoad& load) {
+    while (load.inflight < env_.config.limits.runtime_inflight && !load.drops.empty()) {
+        const OpId op = env_.new_op();
+        runtime_ops_.emplace(op, RuntimeOp{0, runtime, RuntimeAsk::Drop, 0});
+        ++load.inflight;
+        supervision_.opened(runtime);
+        env_.emit(Drop{runtime, op, load.drops.front()});
+        load.drops.pop_front();
     }
 }
 
@@ -194,11 +207,15 @@ void Units::delivered(DeliveredIn& event) {
     switch (event.status) {
         case DeliverStatus::Ok:
             if (!event.changes.empty()) append_changes(*unit, std::move(event.changes));
-            reply.reason = event.reply_status == 0 ? ReplyReason::ActorFailed : ReplyReason::Ok;
+            if (event.reply_status == 0) {
+                reply.reason = ReplyReason::ActorFailed;
+                reply.text = "the actor gave no reply";
+                break;
+            }
+            reply.reason = ReplyReason::Ok;
             reply.status = event.reply_status;
             reply.headers = std::move(event.reply_headers);
             reply.body = std::move(event.reply_body);
-            if (event.reply_status == 0) reply.text = "the actor gave no reply";
             break;
         case DeliverStatus::Limit:
             reply.reason = ReplyReason::ActorLimit;
@@ -246,11 +263,8 @@ void Units::leave_runtime(Unit& unit, bool tell_runtime) {
     if (it == runtimes_.end()) return;
     --it->second.resident;
     if (tell_runtime && activation != 0) {
-        const OpId op = env_.new_op();
-        runtime_ops_.emplace(op, RuntimeOp{0, runtime, RuntimeAsk::Drop, 0});
-        ++it->second.inflight;
-        supervision_.opened(runtime);
-        env_.emit(Drop{runtime, op, activation});
+        it->second.drops.push_back(activation);
+        send_drops(runtime, it->second);
     }
     if (it->second.retiring && it->second.resident == 0) supervision_.retired_empty(runtime);
 }

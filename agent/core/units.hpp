@@ -68,6 +68,8 @@ private:
         std::uint32_t resident = 0;  // units placed there, those on their way included
         std::uint32_t inflight = 0;  // open Activate, Deliver, Checkpoint
         std::deque<UnitId> ready;    // units with something to send, waiting for a place in flight
+        std::deque<std::uint64_t>
+            drops;  // activations that left, waiting likewise; at most one a unit
         bool retiring = false;
     };
 
@@ -84,14 +86,12 @@ private:
                 ReplyReason reason,
                 std::string text,
                 std::uint32_t retry_ms = 1000);
-    Unit* find_or_make(std::string_view class_name,
-                       std::size_t class_index,
-                       const std::string& key,
-                       const std::string& name);
+    Unit* find_or_make(std::size_t class_index, const std::string& key, const std::string& name);
     bool forget_one_idle();
     [[nodiscard]] bool at_rest(const Unit& unit) const;
     void forget(Unit& unit);
     void answer(Waiting& waiting, ReplyOut reply);
+    void emit_reply(ReplyOut reply);
     void forget_waiting(Waiting& waiting);
     void arm_deadline(Unit& unit, Mail& mail);
     void deadline_passed(const DeadlineEntry& entry);
@@ -126,6 +126,7 @@ private:
     void want_place(Unit& unit);
     void queue_for_runtime(Unit& unit);
     void feed(Handle runtime);
+    void send_drops(Handle runtime, RuntimeLoad& load);
     void send_next(Unit& unit);
     [[nodiscard]] OpId open_runtime_op(Unit& unit, RuntimeAsk ask);
     [[nodiscard]] Unit* close_runtime_op(OpId op,

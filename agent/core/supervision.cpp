@@ -422,6 +422,13 @@ void Supervision::progress_is(const ProgressIs& event) {
     instance->progress = event.counter;
 }
 
+// A stage that owes an answer past its deadline does not end by its window: the answer or the stall decides.
+Time Supervision::window_end(const Swap& swap) const {
+    const Limits& limits = env_.config.limits;
+    if (swap.test && env_.now - swap.test_sent >= limits.place_deadline) return kNever;
+    return swap.since + limits.swap_window;
+}
+
 void Supervision::tick() {
     const Limits& limits = env_.config.limits;
     std::vector<Handle> late;
@@ -450,7 +457,7 @@ void Supervision::tick() {
         Swap& swap = *slot.swap;
         if (swap.test && env_.now - swap.test_sent >= limits.policy_stall) {
             test_result(slot, false, "stalled: no answer to a generated request");
-        } else if (swap.stage == Stage::Full && env_.now - swap.since >= limits.swap_window &&
+        } else if (swap.stage == Stage::Full && env_.now >= window_end(swap) &&
                    candidates_live(swap)) {
             finish_swap(slot);
         }
@@ -477,7 +484,7 @@ Time Supervision::next_deadline() const {
         if (slot.swap->test)
             soonest = std::min(soonest, slot.swap->test_sent + limits.policy_stall);
         if (slot.swap->stage == Stage::Full && candidates_live(*slot.swap))
-            soonest = std::min(soonest, slot.swap->since + limits.swap_window);
+            soonest = std::min(soonest, window_end(*slot.swap));
     }
     return soonest;
 }

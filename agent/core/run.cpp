@@ -24,18 +24,31 @@ void Units::want_place(Unit& unit) {
     placer_->ask(unit.id, unit.key, class_name(unit));
 }
 
-std::vector<Candidate> Units::offer() const {
+// Eviction: what has been idle for longest leaves the runtime's memory and keeps its hold; its next event loads it again.
+void Units::make_room(RuntimeLoad& load, std::uint32_t resident_max) {
+    constexpr int kLooks = 32;  // those at the head are the oldest; a busy head is rare
+    int looks = 0;
+    auto at = load.order.begin();
+    while (load.resident > resident_max && at != load.order.end() && looks++ < kLooks) {
+        Unit& unit = *unit_of(*at++);
+        if (unit.memory == Memory::Resident && at_rest(unit) && unit.deletes_open == 0)
+            go_cold(unit, true);
+    }
+}
+
+std::vector<Candidate> Units::offer() {
     std::vector<Candidate> out;
     for (const Handle handle : supervision_.serving(Kind::Runtime)) {
         const auto it = runtimes_.find(handle);
         if (it == runtimes_.end() || it->second.retiring) continue;
+        make_room(it->second, it->second.capacity - 1);  // a policy does not choose what is full
         Candidate candidate;
         candidate.id = static_cast<std::uint32_t>(out.size());
         candidate.handle = handle;
         candidate.node = env_.config.node_id;
         candidate.instance = supervision_.find(handle)->seat;
         candidate.resident = it->second.resident;
-        candidate.capacity = env_.config.limits.resident_units_max;
+        candidate.capacity = it->second.capacity;
         candidate.inflight =
             it->second.inflight + static_cast<std::uint32_t>(it->second.ready.size());
         out.push_back(std::move(candidate));
@@ -58,6 +71,9 @@ void Units::placed(UnitId id, std::optional<Handle> where, const std::string& wh
     unit->runtime = *where;
     unit->leave_runtime = false;
     ++it->second.resident;
+    unit->resident_position = it->second.order.insert(it->second.order.end(), id);
+    // Others were placed while this one's question was open.
+    make_room(it->second, it->second.capacity);
     pump(*unit);
 }
 
@@ -262,6 +278,7 @@ void Units::leave_runtime(Unit& unit, bool tell_runtime) {
     const auto it = runtimes_.find(runtime);
     if (it == runtimes_.end()) return;
     --it->second.resident;
+    it->second.order.erase(unit.resident_position);
     if (tell_runtime && activation != 0) {
         it->second.drops.push_back(activation);
         send_drops(runtime, it->second);
@@ -297,7 +314,7 @@ void Units::go_cold(Unit& unit, bool tell_runtime) {
 }
 
 void Units::runtime_serving(Handle runtime) {
-    runtimes_.try_emplace(runtime);
+    runtimes_[runtime].capacity = std::max<std::uint32_t>(1, env_.config.limits.resident_units_max);
     std::vector<UnitId> homeless;
     for (const auto& [id, unit] : units_) {
         if (unit->has_work() && !unit->runtime.valid()) homeless.push_back(id);

@@ -123,6 +123,7 @@ struct Unit {
 
     // Where it lives.
     Handle runtime;
+    std::list<UnitId>::iterator resident_position;  // in the runtime's order, while it has one
     bool placing = false;
     std::uint64_t activation = 0;
     OpId runtime_op = 0;  // the one open Activate, Deliver or Checkpoint

@@ -43,7 +43,8 @@ public:
     void checkpointed(CheckpointedIn& event);
     void dropped(const DroppedIn& event);
     void placed(UnitId unit, std::optional<Handle> where, const std::string& why_not);
-    [[nodiscard]] std::vector<Candidate> offer() const;
+    // Where a unit may be placed now; a full runtime lets go of an idle unit for it.
+    [[nodiscard]] std::vector<Candidate> offer();
 
     void runtime_serving(Handle runtime);
     void runtime_retiring(Handle runtime);
@@ -69,7 +70,9 @@ private:
         std::uint32_t inflight = 0;  // open Activate, Deliver, Checkpoint
         std::deque<UnitId> ready;    // units with something to send, waiting for a place in flight
         std::deque<std::uint64_t>
-            drops;  // activations that left, waiting likewise; at most one a unit
+            drops;                   // activations that left, waiting likewise; at most one a unit
+        std::uint32_t capacity = 0;  // units it may hold
+        std::list<UnitId> order;     // those placed there, least recently active first
         bool retiring = false;
     };
 
@@ -124,6 +127,7 @@ private:
 
     // run.cpp
     void want_place(Unit& unit);
+    void make_room(RuntimeLoad& load, std::uint32_t resident_max);
     void queue_for_runtime(Unit& unit);
     void feed(Handle runtime);
     void send_drops(Handle runtime, RuntimeLoad& load);

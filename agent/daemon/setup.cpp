@@ -210,6 +210,9 @@ Result<core::Config> core_config(const config::Config& config, const Paths& path
         spec.kind = kind_of(slot);
         spec.instances = plugin.instances;
         HF_ASSIGN(spec.build, build_of(plugin, paths));
+        // Other runtimes say themselves when they are full.
+        if (slot == config::Slot::Runtime && plugin.use == "runtime-wasm")
+            limits.resident_units_max = static_cast<std::uint32_t>(std::stoul(std::string(plugin.setting("resident_units_max"))));
         if (slot == config::Slot::Placement) {
             limits.place_required = plugin.required;
             if (plugin.deadline.count() != 0) limits.place_deadline = ns(plugin.deadline);

@@ -21,6 +21,8 @@ void draw_limits(Scenario& s, Dice& dice) {
     if (dice.percent(15)) limits.accepted_events = static_cast<std::size_t>(dice.between(2, 20));
     limits.storage_stall = dice.between(1, 20) * kSecond;
     limits.stall_grace = dice.between(200, 2000) * kMs;
+    if (dice.percent(25))
+        limits.resident_units_max = static_cast<std::uint32_t>(dice.between(1, 3));
     if (dice.percent(20)) {
         s.pad_bytes_max = dice.between(100, 12000);
     }

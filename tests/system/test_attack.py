@@ -2,6 +2,7 @@
 import json
 import os
 import socket
+import threading
 import time
 
 from harness import Case, raw
@@ -72,4 +73,28 @@ class Strangers(Case):
                 gone.sendall(head + b"5\r\nhel")
             self.assertEqual(node.post("/actor/counter/a")[0], 200)
         self.assertEqual(node.plugins()["gateway"]["restarts"], 0)
+        self.common_checks(node, pid, fds)
+
+    def test_more_actors_than_a_runtime_holds(self):
+        """Names are free: what was touched and left must not keep others out."""
+        node = self.node({"plugin.runtime": {"instances": 1, "resident_units_max": 10}})
+        pid, fds = node.pid, node.fds()
+        for turn in range(1, 4):
+            for number in range(30):
+                self.assertEqual(node.post(f"/actor/counter/a{number}")[::2], (200, b"%d\n" % turn))
+        self.assertLessEqual(node.plugins()["runtime"]["instances"][0]["resident"], 10)
+        self.assertEqual(node.status()["stats"]["acquires"], 30, "a hold outlives its memory")
+        wrong = []
+
+        def ask(client):
+            for number in range(40):
+                answer = node.post(f"/actor/counter/b{client}-{number % 6}")
+                if answer[::2] != (200, b"%d\n" % (number // 6 + 1)):
+                    wrong.append(answer)
+        clients = [threading.Thread(target=ask, args=(client,)) for client in range(8)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join(60)
+        self.assertFalse(wrong[:3])
         self.common_checks(node, pid, fds)

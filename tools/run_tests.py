@@ -113,6 +113,10 @@ def main():
     parser.add_argument("--all", action="store_true", help="add sanitizer builds, long storms and thousands of seeds")
     parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system long; default: all but long")
     options = parser.parse_args()
+    known = [*MESON_SUITES, "system", "long"]
+    for suite in options.suites:
+        if suite not in known:
+            parser.error(f"there is no suite '{suite}'; there are: {' '.join(known)}")
     build = os.path.join(ROOT, "build")
     tally = Tally()
     suites = options.suites or [*MESON_SUITES, "system"]

@@ -21,8 +21,6 @@ void draw_limits(Scenario& s, Dice& dice) {
     if (dice.percent(15)) limits.accepted_events = static_cast<std::size_t>(dice.between(2, 20));
     limits.storage_stall = dice.between(1, 20) * kSecond;
     limits.stall_grace = dice.between(200, 2000) * kMs;
-    if (dice.percent(25))
-        limits.resident_units_max = static_cast<std::uint32_t>(dice.between(1, 3));
     if (dice.percent(20)) {
         s.pad_bytes_max = dice.between(100, 12000);
     }
@@ -165,6 +163,10 @@ Scenario draw_scenario(std::uint64_t seed) {
             s.swaps = static_cast<int>(dice.between(0, 4));
             break;
     }
+    // Evictions, in one scenario of four. Dice of their own: the other scenarios stay as they were.
+    Dice apart(seed ^ 0x45564943U);
+    if (!s.calm && apart.percent(25))
+        s.limits.resident_units_max = static_cast<std::uint32_t>(apart.between(1, 3));
     return s;
 }
 

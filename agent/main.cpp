@@ -62,6 +62,8 @@ int main(int argc, char** argv) {
     auto config = hf::config::load(file);
     if (!config) {
         std::fprintf(stderr, "%s\n", config.error().message.c_str());
+        if (app.count("--config") == 0)
+            std::fprintf(stderr, "name another file with --config FILE\n");
         return 2;
     }
     auto daemon = hf::daemon::Daemon::create(std::move(config).value());
@@ -69,5 +71,7 @@ int main(int argc, char** argv) {
         hf::log::error("daemon", "refused to start: " + daemon.error().message);
         return 1;
     }
-    return (*daemon)->run();
+    const int code = (*daemon)->run();
+    hf::log::info("daemon", "stopped", {{"exit_code", code}});
+    return code;
 }

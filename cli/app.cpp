@@ -160,9 +160,13 @@ private:
             "holdfast swap placement --policy least-loaded\n"
             "  holdfast swap placement --policy first-fit --binary ./first-fit --set fill=100",
             [this] { return swap_plugin(); });
-        swap->add_option("plugin", options_.plugin, "placement or drain")->required();
-        swap->add_option("--policy", options_.policy, "the policy's name")->type_name("NAME");
-        swap->add_option("--binary", options_.binary, "the plugin's executable")->type_name("PATH");
+        swap->add_option("plugin", options_.plugin, "its name in `holdfast plugins`")->required();
+        swap->add_option("--policy", options_.policy, "the policy's name, as the binary offers it")
+            ->type_name("NAME");
+        swap->add_option("--binary",
+                         options_.binary,
+                         "the plugin's executable; without it: the one that serves")
+            ->type_name("PATH");
         swap->add_option("--set", options_.settings, "a setting of the policy, may be repeated")
             ->type_name("KEY=VALUE")
             ->take_all()
@@ -175,8 +179,8 @@ private:
                     [this] {
                         return change({{"op", "rollback"}, {"plugin", options_.plugin}});
                     });
-        back->add_option("plugin", options_.plugin, "placement or drain")->required();
-        CLI::App* reset = command(*group("plugin", "one plugin"),
+        back->add_option("plugin", options_.plugin, "its name in `holdfast plugins`")->required();
+        CLI::App* reset = command(*group("plugin", "start a failed plugin afresh"),
                                   "reset",
                                   "start a failed plugin afresh and forget its bad builds",
                                   "holdfast plugin reset runtime",

@@ -19,7 +19,7 @@ TEST_CASE("status is printed for people and passed on whole as JSON") {
     CHECK(has(text.out, "node             n1\n"));
     CHECK(has(text.out, "up               3m 12s\n"));
     CHECK(has(text.out, "policies         placement rendezvous, drain paced\n"));
-    CHECK(has(text.out, "missing walls    landlock\n"));
+    CHECK(has(text.out, "missing walls\n  landlock\n"));
     CHECK(has(text.out, "units            -\n"));
     CHECK(has(text.out, "gateway/0       0      -\n"));
     CHECK(has(text.out, "runtime/1       -      5\n"));

@@ -88,7 +88,14 @@ void show_status(std::ostream& out, const Json& result) {
          {"events accepted", at("accepted")},
          {"events answered", at("answered")},
          {"units", at("units")},
-         {"missing walls", at("missing_walls")}});
+         {"missing walls", list(result, "missing_walls").empty() ? "-" : "below"}});
+    // Each is a sentence of its own.
+    if (const Json& walls = list(result, "missing_walls"); !walls.empty()) {
+        out << "\nmissing walls\n";
+        for (const Json& wall : walls)
+            out << "  " << printable(wall.is_string() ? wall.get<std::string>() : wall.dump())
+                << '\n';
+    }
     if (const Json& links = list(result, "links"); !links.empty()) {
         out << "\nlinks\n";
         print_objects(out, links);

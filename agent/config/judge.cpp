@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
@@ -77,9 +78,16 @@ void Judge::check_top_level() {
 void Judge::unknown_key(std::string_view table,
                         const Member& member,
                         const std::vector<std::string>& known) {
+    const std::string hint = guess(member.key, known);
+    // Where nothing known is near, it may be meant for the plugin itself.
+    const bool own = hint.starts_with("; known here") &&
+                     std::find(known.begin(), known.end(), "settings") != known.end();
     complaints_->add(member.place,
                      "unknown key '" + printable(member.key) + "' in [" + std::string(table) + ']' +
-                         guess(member.key, known));
+                         hint +
+                         (own ? "; what the plugin itself defines belongs in [" +
+                                    std::string(table) + ".settings]"
+                              : ""));
 }
 
 const Item* Judge::table_at(const Item* parent,

@@ -199,7 +199,9 @@ void Supervision::exited(const Exited& event) {
     // Also one that leaves unasked, with whatever exit code, has only itself to thank; it blames no request, though.
     const bool own_end = own_fault || (event.on_its_own && !instance.ending);
     const std::string reason = instance.fault.empty() ? event.summary : instance.fault;
-    const bool expected = instance.ending && instance.fault.empty();
+    // A gateway that has finished leaves by itself while the node stops.
+    const bool finished = event.on_its_own && ended_kinds_.contains(slot.spec.kind);
+    const bool expected = (instance.ending || finished) && instance.fault.empty();
     if (!expected) {
         slot.last_exit = reason;
         env_.note(NoteLevel::Warn,

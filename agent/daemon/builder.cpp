@@ -62,7 +62,8 @@ void Daemon::module_built(const process::ExitReport& report) {
     const ssize_t got = ::read(builder_output_.get(), answer.data(), answer.size());
     answer.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     builder_output_.reset();
-    const auto refuse = [&](const std::string& why) {
+    const auto refuse = [&](std::string why) {
+        while (why.ends_with('\n')) why.pop_back();
         log::error("builder", "class " + wasm.name + ": module " + wasm.module.string() + " is not used: " + why);
         finish(1);
     };

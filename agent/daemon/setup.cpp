@@ -78,6 +78,11 @@ Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t num
     if (failed == 0 && ::bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0) failed = errno;
     if (failed == 0 && ::listen(fd.get(), kBacklog) != 0) failed = errno;
     ::freeaddrinfo(found);
+    if (failed == EADDRINUSE)
+        return fail(Code::Unavailable,
+                    "cannot listen on " + endpoint.text() +
+                        ": another process does; name another address as plugin.gateway.listen or "
+                        "HOLDFAST_LISTEN");
     if (failed != 0) return fail_errno(failed, "cannot listen on " + endpoint.text());
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;

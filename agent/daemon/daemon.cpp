@@ -166,14 +166,22 @@ void Daemon::step(core::Event event) {
     pending_events_.push_back(std::move(event));
     if (stepping_) return;
     stepping_ = true;
-    core::Actions actions;
     for (std::size_t i = 0; i < pending_events_.size(); ++i) {
-        actions.clear();
-        core_->step(std::move(pending_events_[i]), monotonic_ns(), actions);
-        for (core::Action& action : actions) act(action);
+        actions_.clear();
+        core_->step(std::move(pending_events_[i]), monotonic_ns(), actions_);
+        for (core::Action& action : actions_) act(action);
     }
     pending_events_.clear();
     stepping_ = false;
+}
+
+// The bounds of payload, entry, name and text add up to less than a record: whoever sees this line found a sum of ours that
+// is wrong. The request stays unanswered; its deadline or the watchdog ends it.
+void Daemon::too_large(Handle to) {
+    const Link* link = link_of(to);
+    log::error("daemon",
+               "a message of this node is larger than a record and was not sent",
+               {{"plugin", link == nullptr ? "" : full_name(*link)}});
 }
 
 template <class T>
@@ -191,6 +199,7 @@ void Daemon::send(const T& action) {
     // The core bounds what it keeps open per instance below the channel's queue, so a full one is an instance that does
     // not read.
     if (sent == port::Sent::Busy) step(core::Violated{action.to, "does not read its queue"});
+    if (sent == port::Sent::TooLarge) too_large(action.to);
 }
 
 namespace {
@@ -268,12 +277,9 @@ void Daemon::before_block() {
     for (int round = 0; round < kRoundsBeforePoll && !quiet; ++round) {
         quiet = port::Channel::before_block_all(channels_);
         if (quiet) break;
-        const std::vector<std::uint64_t> generations = [this] {
-            std::vector<std::uint64_t> out;
-            for (const auto& [generation, link] : links_) out.push_back(generation);
-            return out;
-        }();
-        for (const std::uint64_t generation : generations) {
+        turn_.clear();
+        for (const auto& [generation, link] : links_) turn_.push_back(generation);
+        for (const std::uint64_t generation : turn_) {
             if (const auto it = links_.find(generation); it != links_.end()) (void)drain(*it->second);
         }
         if (core_->next_deadline() <= monotonic_ns()) step(core::Tick{});

@@ -77,6 +77,7 @@ private:
     [[nodiscard]] std::string full_name(const Link& link) const;
 
     void step(core::Event event);
+    void too_large(Handle to);
     void act(core::Action& action);
     void before_block();
     [[nodiscard]] Link* link_of(Handle handle);
@@ -116,6 +117,8 @@ private:
     std::vector<std::unique_ptr<Link>> dead_;               // freed at the end of the loop turn
     std::vector<port::Channel*> channels_;                  // of links_, for the wake policy
     std::vector<core::Event> pending_events_;               // raised while a step was running
+    core::Actions actions_;             // of the running step; kept for its memory, as is turn_
+    std::vector<std::uint64_t> turn_;   // generations to be drained in one round
     bool stepping_ = false;
     std::map<std::uint64_t, control::Responder> commands_;
     std::uint64_t last_command_ = 0;

@@ -165,9 +165,11 @@ void Daemon::configure(Link& link) {
     const auto app = fbb.CreateString(config_.node.app);
     const std::uint64_t seed = core_->config().seed_hi ^ link.handle.generation;
     const auto listeners = static_cast<std::uint16_t>(link.kind == core::Kind::Gateway ? listeners_.size() : 0);
-    (void)link.channel->request(
+    const port::Sent sent = link.channel->request(
         kConfigureBit | link.handle.generation,
         abi::CreateConfigure(fbb, policy, settings_list, seed, tenant, app, module_list, listeners), 0, 0);
+    if (sent == port::Sent::TooLarge)
+        step(core::ReadyIn{link.handle, false, "its settings and classes are larger than one record of 64 KiB"});
 }
 
 void Daemon::received(Link& link, const port::Received& record) {
@@ -183,7 +185,9 @@ void Daemon::received(Link& link, const port::Received& record) {
             return;
         }
         case abi::Body::Fault:
+            if (!link.last_words.empty()) return;  // it gives up once; a flood of last words must not fill the log
             link.last_words = record.as<abi::Fault>().reason()->str();
+            if (link.last_words.empty()) link.last_words = "(without a word)";
             log::warn("daemon", "a plugin gives up", {{"plugin", full_name(link)}, {"why", link.last_words}});
             return;
         case abi::Body::Counters: {
@@ -226,6 +230,8 @@ void Daemon::exited(Handle handle, const process::ExitReport& report) {
     last_exit_[link->slot + "/" + std::to_string(link->seat)] = {handle.generation, event.summary, report.stderr_tail};
 
     forget_running(*link);
+    // The names are its own: each generation could bring new ones, until no honest series finds room.
+    registry_.forget("holdfast_plugin_counter", {"plugin", link->slot});
     link->bell.reset();
     channels_.erase(std::remove(channels_.begin(), channels_.end(), link->channel.get()), channels_.end());
     const auto it = links_.find(handle.generation);

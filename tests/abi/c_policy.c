@@ -34,9 +34,10 @@ int main(int argc, char **argv) {
     const hf_identity identity = {HF_PLACEMENT, "c-policy", "1", policies, configure, NULL};
     hf_plugin *plugin = hf_attach(&identity, argc, argv);
     hf_message message;
+    int first = 1;
     if (plugin == NULL) return hf_exit_code(NULL);
-    hf_log(plugin, HF_INFO, "ready");
     while (hf_next(plugin, &message)) {
+        if (message.type == 51 && first) hf_log(plugin, HF_INFO, "first question"), first = 0;
         if (message.type == 51) place(plugin, &message);
         /* A second answer is refused and not sent. */
         if (message.type == 51 && hf_placed(plugin, message.req_id, 0) == 0) return 3;

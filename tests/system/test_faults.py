@@ -396,7 +396,7 @@ class Bases(Case):
         total = 40 if LONG else 10
         load = Load(node, actors=4, threads=2).start()
         for _ in range(total):
-            for _ in range(rng.randrange(1, 40)):
+            for _ in range(rng.randrange(self.EVERY + 2, 40)):
                 status, _, body = node.post("/actor/counter/b")
                 count += 1
                 self.assertEqual((status, body), (200, b"%d\n" % count))

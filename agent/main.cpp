@@ -16,12 +16,14 @@ namespace {
 int check(const std::string& file, bool show, bool json) {
     const auto checked = hf::config::check(file);
     if (!checked.config) {
-        for (const auto& problem : checked.problems) std::fprintf(stderr, "%s\n", problem.text().c_str());
+        for (const auto& problem : checked.problems)
+            std::fprintf(stderr, "%s\n", problem.text().c_str());
         return 2;
     }
     if (show) {
-        std::printf("%s\n", json ? hf::config::show_json(*checked.config).c_str()
-                                 : hf::config::show_text(*checked.config).c_str());
+        std::printf("%s\n",
+                    json ? hf::config::show_json(*checked.config).c_str()
+                         : hf::config::show_text(*checked.config).c_str());
     } else {
         std::printf(json ? "{\"ok\": true, \"file\": \"%s\"}\n" : "%s: good\n", file.c_str());
     }
@@ -40,7 +42,8 @@ void raise_file_limit() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"holdfastd: a microkernel node agent\nexample: holdfastd --config examples/agent.toml"};
+    CLI::App app{
+        "holdfastd: a microkernel node agent\nexample: holdfastd --config examples/agent.toml"};
     std::string file = "/etc/holdfast/agent.toml";
     std::string check_file;
     std::string show_file;
@@ -48,8 +51,10 @@ int main(int argc, char** argv) {
     bool keep_limit = false;
     app.set_version_flag("--version", std::string("holdfastd ") + HOLDFAST_VERSION);
     app.add_option("--config", file, "the configuration to serve")->capture_default_str();
-    app.add_option("--check-config", check_file, "judge a configuration and exit: 0 good, 2 refused");
-    app.add_option("--show-config", show_file, "print every effective value with its origin and exit");
+    app.add_option(
+        "--check-config", check_file, "judge a configuration and exit: 0 good, 2 refused");
+    app.add_option(
+        "--show-config", show_file, "print every effective value with its origin and exit");
     app.add_flag("--json", json, "machine-readable output of the two above");
     app.add_flag("--keep-file-limit", keep_limit, "do not raise RLIMIT_NOFILE to its hard limit");
     CLI11_PARSE(app, argc, argv);

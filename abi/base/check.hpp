@@ -7,7 +7,9 @@
 
 namespace hf {
 
-[[noreturn]] inline void check_failed(const char* file, int line, const char* rule,
+[[noreturn]] inline void check_failed(const char* file,
+                                      int line,
+                                      const char* rule,
                                       const char* why) noexcept {
     std::fprintf(stderr, "CHECK failed at %s:%d: %s (%s)\n", file, line, rule, why);
     std::fflush(stderr);
@@ -16,7 +18,7 @@ namespace hf {
 
 }  // namespace hf
 
-#define HF_CHECK(rule, why)                                             \
-    do {                                                                \
+#define HF_CHECK(rule, why)                                              \
+    do {                                                                 \
         if (!(rule)) ::hf::check_failed(__FILE__, __LINE__, #rule, why); \
     } while (false)

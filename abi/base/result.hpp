@@ -33,8 +33,9 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
 public:
-    Result(T value) : inner_(std::move(value)) {}                            // NOLINT(google-explicit-constructor)
-    Result(Error error) : inner_(tl::unexpected<Error>(std::move(error))) {}  // NOLINT(google-explicit-constructor)
+    Result(T value) : inner_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+    Result(Error error)
+        : inner_(tl::unexpected<Error>(std::move(error))) {}  // NOLINT(google-explicit-constructor)
 
     [[nodiscard]] bool ok() const { return inner_.has_value(); }
     explicit operator bool() const { return ok(); }
@@ -56,7 +57,8 @@ template <>
 class [[nodiscard]] Result<void> {
 public:
     Result() = default;
-    Result(Error error) : inner_(tl::unexpected<Error>(std::move(error))) {}  // NOLINT(google-explicit-constructor)
+    Result(Error error)
+        : inner_(tl::unexpected<Error>(std::move(error))) {}  // NOLINT(google-explicit-constructor)
 
     [[nodiscard]] bool ok() const { return inner_.has_value(); }
     explicit operator bool() const { return ok(); }
@@ -82,14 +84,14 @@ private:
 #define HF_CONCAT(a, b) HF_CONCAT_INNER(a, b)
 
 // Runs an expression that returns Result<void>; passes a failure on unchanged.
-#define HF_TRY(expr)                                                                 \
-    do {                                                                             \
+#define HF_TRY(expr)                                                                              \
+    do {                                                                                          \
         if (auto hf_try_result = (expr); !hf_try_result) return std::move(hf_try_result).error(); \
     } while (false)
 
 // HF_ASSIGN(auto x, f()): x = the value, or passes the failure on unchanged.
 #define HF_ASSIGN(lhs, expr) HF_ASSIGN_INNER(HF_CONCAT(hf_assign_, __LINE__), lhs, expr)
-#define HF_ASSIGN_INNER(tmp, lhs, expr)            \
-    auto tmp = (expr);                             \
-    if (!tmp) return std::move(tmp).error();       \
+#define HF_ASSIGN_INNER(tmp, lhs, expr)      \
+    auto tmp = (expr);                       \
+    if (!tmp) return std::move(tmp).error(); \
     lhs = std::move(tmp).value()

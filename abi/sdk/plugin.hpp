@@ -80,9 +80,12 @@ public:
     [[nodiscard]] virtual std::uint64_t generation() const = 0;
 
 protected:
-    virtual void send_reply(std::uint64_t req_id, abi::Body type, flatbuffers::Offset<void> body) = 0;
+    virtual void send_reply(std::uint64_t req_id,
+                            abi::Body type,
+                            flatbuffers::Offset<void> body) = 0;
     virtual Result<void> send_notify(abi::Body type, flatbuffers::Offset<void> body) = 0;
-    virtual Result<std::uint64_t> send_request(abi::Body type, flatbuffers::Offset<void> body,
+    virtual Result<std::uint64_t> send_request(abi::Body type,
+                                               flatbuffers::Offset<void> body,
                                                std::int64_t deadline_ns) = 0;
 };
 

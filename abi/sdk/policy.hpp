@@ -121,8 +121,11 @@ struct PolicyEntry {
 };
 
 // --kind placement|drain on the command line says which role this process plays.
-int run_policies(std::span<const PolicyEntry> entries, std::string_view plugin_name,
-                 std::string_view version, int argc, char** argv);
+int run_policies(std::span<const PolicyEntry> entries,
+                 std::string_view plugin_name,
+                 std::string_view version,
+                 int argc,
+                 char** argv);
 
 template <class T>
 int run_placement(std::string_view name, int argc, char** argv) {

@@ -33,7 +33,7 @@ struct Exited {
         false;  // died of its own fault: SEGV, BUS, ABRT, SYS, OOM, or a broken ABI rule
     bool spawn_failed = false;
     bool on_its_own = false;  // it left by itself: neither a signal nor the supervisor ended it
-    OpId current = 0;  // the request it had published as current, 0 = none
+    OpId current = 0;         // the request it had published as current, 0 = none
 };
 // The instance broke a rule of the link; the daemon hands over nothing more from it.
 struct Violated {

@@ -57,10 +57,10 @@ public:
         bool ending = false;  // we asked for its end, or are killing it
         bool killed = false;
         Time end_by = kNever;  // asked to end: killed when it has not by then
-        std::string fault;    // why we kill it, when it is its own fault
+        std::string fault;     // why we kill it, when it is its own fault
         // Watchdog.
         std::uint64_t open_requests = 0;
-        Time busy_since = 0;  // since when requests have been open without an answer
+        Time busy_since = 0;    // since when requests have been open without an answer
         Time silent_since = 0;  // the same, not moved on by looks at its progress
         std::uint64_t progress = 0;
         bool progress_asked = false;
@@ -162,7 +162,9 @@ private:
     [[nodiscard]] Time stall_limit(Kind kind) const;
     [[nodiscard]] Slot* slot_named(const std::string& name, std::size_t* number = nullptr);
     [[nodiscard]] Instance* instance_of(Handle handle);
-    [[nodiscard]] bool ended(const Slot& slot) const { return ended_kinds_.contains(slot.spec.kind); }
+    [[nodiscard]] bool ended(const Slot& slot) const {
+        return ended_kinds_.contains(slot.spec.kind);
+    }
     [[nodiscard]] bool is_policy(const Slot& slot) const {
         return slot.spec.kind == Kind::Placement || slot.spec.kind == Kind::Drain;
     }

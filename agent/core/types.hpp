@@ -69,7 +69,8 @@ struct Limits {
     std::uint32_t resident_units_max =
         20'000;  // per runtime instance: 2-3 mappings a unit, 65 530 a process
     Time place_deadline = 50 * kMs;
-    bool place_required = false;               // a question the policy did not answer fails instead of the default
+    bool place_required =
+        false;  // a question the policy did not answer fails instead of the default
     Time policy_stall = 1 * kSecond;  // an answer later than this is a stall, not slowness
     Time stall_grace = 2 * kSecond;
     Time storage_stall = 20 * kSecond;  // a full fsync on a tired disk takes seconds

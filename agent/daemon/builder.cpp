@@ -12,8 +12,9 @@
 namespace hf::daemon {
 
 namespace {
-constexpr std::uint32_t kBuilderUid = 1000;            // beside every seat's
-constexpr std::uint32_t kBuilderWallMs = 300'000;      // the largest module measured takes 25 s, on a loaded machine x 10
+constexpr std::uint32_t kBuilderUid = 1000;  // beside every seat's
+constexpr std::uint32_t kBuilderWallMs =
+    300'000;  // the largest module measured takes 25 s, on a loaded machine x 10
 constexpr std::uint64_t kBuilderCpuSeconds = 240;
 // The image phase reserves a 4 GiB slot and its guards; gcc -O1 needs 0.7 GiB for a 0.9 MB module.
 constexpr std::uint64_t kBuilderAddressBytes = 16ULL << 30U;
@@ -39,7 +40,8 @@ void Daemon::build_next_module() {
     spec.profile = "builder";
     spec.binary = paths_.builder();
     spec.args = {"--module", "/in/module.wasm", "--cache", "/cache"};
-    spec.binds = {{wasm.module.string(), "/in/module.wasm", false, false}, {paths_.modules().string(), "/cache", true, true}};
+    spec.binds = {{wasm.module.string(), "/in/module.wasm", false, false},
+                  {paths_.modules().string(), "/cache", true, true}};
     spec.uid_index = kBuilderUid;
     spec.scratch = true;
     spec.wall_ms = kBuilderWallMs;
@@ -48,9 +50,11 @@ void Daemon::build_next_module() {
     spec.file_bytes = kBuilderFileBytes;
     spec.standard_output.reset(pipe[1]);
     log::info("builder", "building", {{"class", wasm.name}, {"module", wasm.module.string()}});
-    auto process = spawner_->spawn(std::move(spec), [this](const process::ExitReport& report) { module_built(report); });
+    auto process = spawner_->spawn(
+        std::move(spec), [this](const process::ExitReport& report) { module_built(report); });
     if (!process) {
-        log::error("builder", "the builder could not be started", {{"why", process.error().message}});
+        log::error(
+            "builder", "the builder could not be started", {{"why", process.error().message}});
         return finish(1);
     }
     builder_ = std::move(process).value();
@@ -64,7 +68,9 @@ void Daemon::module_built(const process::ExitReport& report) {
     builder_output_.reset();
     const auto refuse = [&](std::string why) {
         while (why.ends_with('\n')) why.pop_back();
-        log::error("builder", "class " + wasm.name + ": module " + wasm.module.string() + " is not used: " + why);
+        log::error(
+            "builder",
+            "class " + wasm.name + ": module " + wasm.module.string() + " is not used: " + why);
         finish(1);
     };
     if (report.signal != 0 || report.exit_code != 0)
@@ -76,8 +82,12 @@ void Daemon::module_built(const process::ExitReport& report) {
     module.class_name = wasm.name;
     module.key = document["key"].get<std::string>();
     module.file = "/modules/" + module.key + ".so";
-    log::info("builder", "built", {{"class", wasm.name}, {"key", module.key}, {"cached", document.value("cached", false)},
-                                   {"millis", document.value("millis", 0)}});
+    log::info("builder",
+              "built",
+              {{"class", wasm.name},
+               {"key", module.key},
+               {"cached", document.value("cached", false)},
+               {"millis", document.value("millis", 0)}});
     modules_.push_back(std::move(module));
     build_next_module();
 }

@@ -25,10 +25,14 @@ constexpr int kRoundsBeforePoll = 64;
 
 log::Level level_of(core::NoteLevel level) {
     switch (level) {
-        case core::NoteLevel::Debug: return log::Level::Debug;
-        case core::NoteLevel::Info: return log::Level::Info;
-        case core::NoteLevel::Warn: return log::Level::Warn;
-        case core::NoteLevel::Error: break;
+        case core::NoteLevel::Debug:
+            return log::Level::Debug;
+        case core::NoteLevel::Info:
+            return log::Level::Info;
+        case core::NoteLevel::Warn:
+            return log::Level::Warn;
+        case core::NoteLevel::Error:
+            break;
     }
     return log::Level::Error;
 }
@@ -41,12 +45,14 @@ std::map<std::string, std::string> load_bad_builds(const Paths& paths) {
     const auto found = file.load(document, note, [](const nlohmann::json& value) -> Result<void> {
         if (!value.is_object()) return fail(Code::Corrupt, "it is no object");
         for (const auto& [key, reason] : value.items()) {
-            if (!reason.is_string()) return fail(Code::Corrupt, "the reason of " + key + " is no text");
+            if (!reason.is_string())
+                return fail(Code::Corrupt, "the reason of " + key + " is no text");
         }
         return {};
     });
     if (!found) {
-        log::error("daemon", "the memory of bad builds cannot be read", {{"why", found.error().message}});
+        log::error(
+            "daemon", "the memory of bad builds cannot be read", {{"why", found.error().message}});
     } else if (*found == control::StateFile::Found::Good) {
         for (const auto& [key, reason] : document.items()) out[key] = reason.get<std::string>();
     } else if (*found == control::StateFile::Found::SetAside) {
@@ -57,7 +63,11 @@ std::map<std::string, std::string> load_bad_builds(const Paths& paths) {
 }  // namespace
 
 Daemon::Daemon(config::Config config, Paths paths, control::DataLock lock)
-    : config_(std::move(config)), paths_(std::move(paths)), lock_(std::move(lock)), running_(paths_.state("instances")), started_(monotonic_ns()) {
+    : config_(std::move(config)),
+      paths_(std::move(paths)),
+      lock_(std::move(lock)),
+      running_(paths_.state("instances")),
+      started_(monotonic_ns()) {
     HF_CHECK(uv_loop_init(&loop_) == 0, "a loop can always be made");
 }
 
@@ -65,7 +75,8 @@ Result<std::unique_ptr<Daemon>> Daemon::create(config::Config config) {
     HF_TRY(control::prepare_data(config.node.data));
     HF_ASSIGN(control::DataLock lock, control::DataLock::acquire(config.node.data));
     HF_ASSIGN(Paths paths, find_paths(config));
-    std::unique_ptr<Daemon> daemon(new Daemon(std::move(config), std::move(paths), std::move(lock)));
+    std::unique_ptr<Daemon> daemon(
+        new Daemon(std::move(config), std::move(paths), std::move(lock)));
     HF_TRY(daemon->prepare());
     return daemon;
 }
@@ -79,30 +90,39 @@ Result<void> Daemon::prepare() {
     HF_TRY(log::init(options));
 
     // Only with the data directory locked: what an earlier incarnation left must be gone before the store is touched.
-    HF_ASSIGN(const process::LeftoverReport leftovers, process::kill_leftovers(paths_.state("instances")));
-    for (const std::string& name : leftovers.killed) log::warn("daemon", "a leftover process was ended", {{"process", name}});
-    for (const std::string& name : leftovers.survived) log::error("daemon", "a leftover process lives on", {{"process", name}});
+    HF_ASSIGN(const process::LeftoverReport leftovers,
+              process::kill_leftovers(paths_.state("instances")));
+    for (const std::string& name : leftovers.killed)
+        log::warn("daemon", "a leftover process was ended", {{"process", name}});
+    for (const std::string& name : leftovers.survived)
+        log::error("daemon", "a leftover process lives on", {{"process", name}});
     for (const std::string& sentence : leftovers.problems) log::warn("daemon", sentence);
 
     if (const auto dir = store_dir(config_); !dir.empty()) {
         std::error_code error;
         std::filesystem::create_directories(dir, error);
-        if (error) return fail_errno(error.value(), "cannot create the store's directory " + dir.string());
+        if (error)
+            return fail_errno(error.value(), "cannot create the store's directory " + dir.string());
         HF_ASSIGN(control::StoreLock store, control::StoreLock::exclusive(dir));
         store_lock_ = std::make_unique<control::StoreLock>(std::move(store));
     }
     HF_ASSIGN(const std::string instance, instance_id(paths_));
     HF_ASSIGN(listeners_, open_listeners(config_));
-    HF_ASSIGN(core::Config core_settings, core_config(config_, paths_, listeners_, instance, leftovers.reaped()));
-    core_ = std::make_unique<core::Core>(std::move(core_settings), records::codec(), load_bad_builds(paths_));
+    HF_ASSIGN(core::Config core_settings,
+              core_config(config_, paths_, listeners_, instance, leftovers.reaped()));
+    core_ = std::make_unique<core::Core>(
+        std::move(core_settings), records::codec(), load_bad_builds(paths_));
 
     process::Spawner::Options spawn_options;
     spawn_options.jail_binary = paths_.jail();
     spawn_options.uid_base = config_.jail.uid_base;
-    HF_ASSIGN(spawner_, process::Spawner::create(&loop_, spawn_options,
-                                                 [](const std::string& name, const std::string& line, std::uint64_t dropped) {
-                                                     log::plugin_line(log::Level::Info, name, line, dropped);
-                                                 }));
+    HF_ASSIGN(spawner_,
+              process::Spawner::create(
+                  &loop_,
+                  spawn_options,
+                  [](const std::string& name, const std::string& line, std::uint64_t dropped) {
+                      log::plugin_line(log::Level::Info, name, line, dropped);
+                  }));
     HF_ASSIGN(control_, control::Server::listen(&loop_, paths_.control_socket()));
     register_operations();
 
@@ -187,7 +207,8 @@ void Daemon::too_large(Handle to) {
 template <class T>
 void Daemon::send(const T& action) {
     Link* link = link_of(action.to);
-    if (link == nullptr || !link->violation.empty()) return;  // gone: the core hears of it and decides again
+    if (link == nullptr || !link->violation.empty())
+        return;  // gone: the core hears of it and decides again
     port::Sent sent = port::Sent::Now;
     if constexpr (std::is_same_v<T, core::Deliver>) {
         sent = port::send(*link->channel, action, wall_ms());
@@ -239,7 +260,8 @@ void Daemon::act(core::Action& action) {
                 if (Link* link = link_of(a.to)) (void)port::send_stop(*link->channel, a.reason);
             },
             [this](const core::AskProgress& a) {
-                if (Link* link = link_of(a.to)) step(core::ProgressIs{a.to, link->channel->progress()});
+                if (Link* link = link_of(a.to))
+                    step(core::ProgressIs{a.to, link->channel->progress()});
             },
             [this](const core::CommandDone& a) {
                 const auto it = commands_.find(a.command);
@@ -252,13 +274,18 @@ void Daemon::act(core::Action& action) {
                 commands_.erase(it);
             },
             [this](const core::CommandProgress& a) {
-                if (const auto it = commands_.find(a.command); it != commands_.end()) it->second.progress(a.text);
+                if (const auto it = commands_.find(a.command); it != commands_.end())
+                    it->second.progress(a.text);
             },
             [this](const core::RememberBadBuilds& a) {
                 nlohmann::json document = nlohmann::json::object();
-                for (const auto& [identity, reason] : a.identity_reason) document[identity] = reason;
-                if (auto saved = control::StateFile(paths_.state("bad_builds.json")).save(document); !saved)
-                    log::error("daemon", "the memory of bad builds was not saved", {{"why", saved.error().message}});
+                for (const auto& [identity, reason] : a.identity_reason)
+                    document[identity] = reason;
+                if (auto saved = control::StateFile(paths_.state("bad_builds.json")).save(document);
+                    !saved)
+                    log::error("daemon",
+                               "the memory of bad builds was not saved",
+                               {{"why", saved.error().message}});
             },
             [](const core::Note& a) { log::write(level_of(a.level), a.room, a.text); },
             [this](const core::ExitNode& a) {
@@ -280,7 +307,8 @@ void Daemon::before_block() {
         turn_.clear();
         for (const auto& [generation, link] : links_) turn_.push_back(generation);
         for (const std::uint64_t generation : turn_) {
-            if (const auto it = links_.find(generation); it != links_.end()) (void)drain(*it->second);
+            if (const auto it = links_.find(generation); it != links_.end())
+                (void)drain(*it->second);
         }
         if (core_->next_deadline() <= monotonic_ns()) step(core::Tick{});
     }
@@ -291,7 +319,8 @@ void Daemon::before_block() {
 
 bool Daemon::drain(Link& link) {
     if (!link.violation.empty()) return false;
-    const auto more = link.channel->drain(kDrainBudget, [&](const port::Received& record) { received(link, record); });
+    const auto more = link.channel->drain(
+        kDrainBudget, [&](const port::Received& record) { received(link, record); });
     if (more) return *more;
     link.violation = more.error().message;
     step(core::Violated{link.handle, link.violation});
@@ -302,14 +331,19 @@ void Daemon::announce() {
     announced_ = true;
     std::string first_class;
     if (!config_.classes.empty()) first_class = config_.classes.begin()->first;
-    std::ofstream(paths_.address_file()) << (listeners_.empty() ? "" : listeners_.front().address) << "\n";
+    std::ofstream(paths_.address_file())
+        << (listeners_.empty() ? "" : listeners_.front().address) << "\n";
     for (const Listener& listener : listeners_) {
         std::printf("holdfast serves on http://%s\n", listener.address.c_str());
         if (!first_class.empty())
-            std::printf("try:  curl -X POST http://%s/actor/%s/alice\n", listener.address.c_str(), first_class.c_str());
+            std::printf("try:  curl -X POST http://%s/actor/%s/alice\n",
+                        listener.address.c_str(),
+                        first_class.c_str());
     }
     std::fflush(stdout);
-    log::info("daemon", "ready", {{"node", config_.node.id}, {"after_ms", (monotonic_ns() - started_) / core::kMs}});
+    log::info("daemon",
+              "ready",
+              {{"node", config_.node.id}, {"after_ms", (monotonic_ns() - started_) / core::kMs}});
 }
 
 }  // namespace hf::daemon

@@ -49,8 +49,8 @@ private:
         std::unique_ptr<port::Channel> channel;
         std::unique_ptr<process::Process> process;
         std::unique_ptr<loop::Poll> bell;
-        std::string violation;  // why nothing more is read from it
-        std::string last_words; // its own Fault message
+        std::string violation;   // why nothing more is read from it
+        std::string last_words;  // its own Fault message
         core::Time spawned = 0;
         std::map<std::string, std::uint64_t> counters;
         std::vector<pid_t> remembered;  // in the file of running processes
@@ -117,8 +117,8 @@ private:
     std::vector<std::unique_ptr<Link>> dead_;               // freed at the end of the loop turn
     std::vector<port::Channel*> channels_;                  // of links_, for the wake policy
     std::vector<core::Event> pending_events_;               // raised while a step was running
-    core::Actions actions_;             // of the running step; kept for its memory, as is turn_
-    std::vector<std::uint64_t> turn_;   // generations to be drained in one round
+    core::Actions actions_;            // of the running step; kept for its memory, as is turn_
+    std::vector<std::uint64_t> turn_;  // generations to be drained in one round
     bool stepping_ = false;
     std::map<std::uint64_t, control::Responder> commands_;
     std::uint64_t last_command_ = 0;

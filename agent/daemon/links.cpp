@@ -28,12 +28,16 @@ port::ChannelSizes sizes_of(core::Kind kind) {
         // Requests and replies of up to 64 KiB each way: room for 48 open ones at three quarters of the ring.
         case core::Kind::Gateway:
         case core::Kind::Storage:
-        case core::Kind::Runtime: return {4 * kMiB, 4 * kMiB};
-        default: return {kMiB, kMiB};
+        case core::Kind::Runtime:
+            return {4 * kMiB, 4 * kMiB};
+        default:
+            return {kMiB, kMiB};
     }
 }
 
-abi::Kind abi_kind(core::Kind kind) { return port::kind_of(kind); }
+abi::Kind abi_kind(core::Kind kind) {
+    return port::kind_of(kind);
+}
 
 std::string read_file(const std::string& path) {
     std::ifstream in(path);
@@ -44,7 +48,9 @@ std::string read_file(const std::string& path) {
 }
 }  // namespace
 
-std::string Daemon::full_name(const Link& link) const { return link.slot + "/" + std::to_string(link.seat); }
+std::string Daemon::full_name(const Link& link) const {
+    return link.slot + "/" + std::to_string(link.seat);
+}
 
 process::SpawnSpec Daemon::spec_of(const core::Spawn& action, const Link& link) const {
     process::SpawnSpec spec;
@@ -68,8 +74,12 @@ process::SpawnSpec Daemon::spec_of(const core::Spawn& action, const Link& link) 
             spec.profile = "runtime-wasm";
             spec.binds.push_back({paths_.modules().string(), "/modules", false, false});
             break;
-        case core::Kind::Placement: spec.profile = "placement"; break;
-        default: spec.profile = "drain"; break;
+        case core::Kind::Placement:
+            spec.profile = "placement";
+            break;
+        default:
+            spec.profile = "drain";
+            break;
     }
     return spec;
 }
@@ -83,33 +93,37 @@ void Daemon::spawn(const core::Spawn& action) {
     link->build = action.build;
     link->spawned = monotonic_ns();
     const auto failed = [&](const std::string& why) {
-        log::error("daemon", "an instance could not be started", {{"plugin", action.slot}, {"why", why}});
+        log::error(
+            "daemon", "an instance could not be started", {{"plugin", action.slot}, {"why", why}});
         core::Exited exited;
         exited.from = action.handle;
         exited.summary = "could not be started: " + why;
         exited.spawn_failed = true;
         step(std::move(exited));
     };
-    auto channel =
-        port::Channel::create(pool_, sizes_of(action.kind), action.handle.generation, abi_kind(action.kind));
+    auto channel = port::Channel::create(
+        pool_, sizes_of(action.kind), action.handle.generation, abi_kind(action.kind));
     if (!channel) return failed(channel.error().message);
     link->channel = std::move(channel).value();
     process::SpawnSpec spec = spec_of(action, *link);
     spec.control = link->channel->take_plugin_end();
-    auto process = spawner_->spawn(std::move(spec), [this, handle = action.handle](const process::ExitReport& report) {
-        exited(handle, report);
-    });
+    auto process = spawner_->spawn(
+        std::move(spec), [this, handle = action.handle](const process::ExitReport& report) {
+            exited(handle, report);
+        });
     if (!process) return failed(process.error().message);
     link->process = std::move(process).value();
     std::vector<std::pair<std::string, int>> extra;
     if (action.kind == core::Kind::Gateway) {
-        for (const Listener& listener : listeners_) extra.emplace_back(listener.name, listener.fd.get());
+        for (const Listener& listener : listeners_)
+            extra.emplace_back(listener.name, listener.fd.get());
     }
     // A process that is gone already hears nothing; its exit report follows.
     (void)link->channel->attach(extra);
-    link->bell = std::make_unique<loop::Poll>(&loop_, link->channel->bell_fd(), [this, handle = action.handle] {
-        if (Link* found = link_of(handle)) (void)drain(*found);
-    });
+    link->bell = std::make_unique<loop::Poll>(
+        &loop_, link->channel->bell_fd(), [this, handle = action.handle] {
+            if (Link* found = link_of(handle)) (void)drain(*found);
+        });
     channels_.push_back(link->channel.get());
     remember_running(*link, link->process->jail_pid());
     links_.emplace(action.handle.generation, std::move(link));
@@ -119,14 +133,18 @@ void Daemon::spawn(const core::Spawn& action) {
 void Daemon::remember_running(Link& link, pid_t pid) {
     if (pid == 0) return;
     link.remembered.push_back(pid);
-    if (auto added = running_.add(pid, full_name(link)); !added && added.error().code != Code::NotFound)
-        log::warn("daemon", "a running process was not written down", {{"why", added.error().message}});
+    if (auto added = running_.add(pid, full_name(link));
+        !added && added.error().code != Code::NotFound)
+        log::warn(
+            "daemon", "a running process was not written down", {{"why", added.error().message}});
 }
 
 void Daemon::forget_running(const Link& link) {
     for (const pid_t pid : link.remembered) {
         if (auto removed = running_.remove(pid); !removed)
-            log::warn("daemon", "an ended process was not struck off", {{"why", removed.error().message}});
+            log::warn("daemon",
+                      "an ended process was not struck off",
+                      {{"why", removed.error().message}});
     }
 }
 
@@ -152,9 +170,16 @@ void Daemon::configure(Link& link) {
             const auto name = fbb.CreateString(module.class_name);
             const auto file = fbb.CreateString(module.file);
             const auto hash = fbb.CreateString(module.key);
-            const auto us = [](config::Millis millis) { return static_cast<std::uint32_t>(millis.count() * 1000); };
-            modules.push_back(abi::CreateModule(fbb, name, file, hash, static_cast<std::uint32_t>(wasm.state_max),
-                                                static_cast<std::uint32_t>(wasm.memory_max / kPage), us(wasm.cpu_limit),
+            const auto us = [](config::Millis millis) {
+                return static_cast<std::uint32_t>(millis.count() * 1000);
+            };
+            modules.push_back(abi::CreateModule(fbb,
+                                                name,
+                                                file,
+                                                hash,
+                                                static_cast<std::uint32_t>(wasm.state_max),
+                                                static_cast<std::uint32_t>(wasm.memory_max / kPage),
+                                                us(wasm.cpu_limit),
                                                 us(wasm.wall_limit)));
         }
     }
@@ -164,12 +189,16 @@ void Daemon::configure(Link& link) {
     const auto tenant = fbb.CreateString(config_.node.tenant);
     const auto app = fbb.CreateString(config_.node.app);
     const std::uint64_t seed = core_->config().seed_hi ^ link.handle.generation;
-    const auto listeners = static_cast<std::uint16_t>(link.kind == core::Kind::Gateway ? listeners_.size() : 0);
+    const auto listeners =
+        static_cast<std::uint16_t>(link.kind == core::Kind::Gateway ? listeners_.size() : 0);
     const port::Sent sent = link.channel->request(
         kConfigureBit | link.handle.generation,
-        abi::CreateConfigure(fbb, policy, settings_list, seed, tenant, app, module_list, listeners), 0, 0);
+        abi::CreateConfigure(fbb, policy, settings_list, seed, tenant, app, module_list, listeners),
+        0,
+        0);
     if (sent == port::Sent::TooLarge)
-        step(core::ReadyIn{link.handle, false, "its settings and classes are larger than one record of 64 KiB"});
+        step(core::ReadyIn{
+            link.handle, false, "its settings and classes are larger than one record of 64 KiB"});
 }
 
 void Daemon::received(Link& link, const port::Received& record) {
@@ -178,30 +207,38 @@ void Daemon::received(Link& link, const port::Received& record) {
             const auto& line = record.as<abi::Log>();
             const std::string unit = line.unit() == nullptr ? "" : line.unit()->str() + ": ";
             auto level = log::Level::Info;
-            if (line.level() == abi::LogLevel::Trace || line.level() == abi::LogLevel::Debug) level = log::Level::Debug;
+            if (line.level() == abi::LogLevel::Trace || line.level() == abi::LogLevel::Debug)
+                level = log::Level::Debug;
             if (line.level() == abi::LogLevel::Warn) level = log::Level::Warn;
             if (line.level() == abi::LogLevel::Error) level = log::Level::Error;
             log::plugin_line(level, full_name(link), unit + line.text()->str());
             return;
         }
         case abi::Body::Fault:
-            if (!link.last_words.empty()) return;  // it gives up once; a flood of last words must not fill the log
+            if (!link.last_words.empty())
+                return;  // it gives up once; a flood of last words must not fill the log
             link.last_words = record.as<abi::Fault>().reason()->str();
             if (link.last_words.empty()) link.last_words = "(without a word)";
-            log::warn("daemon", "a plugin gives up", {{"plugin", full_name(link)}, {"why", link.last_words}});
+            log::warn("daemon",
+                      "a plugin gives up",
+                      {{"plugin", full_name(link)}, {"why", link.last_words}});
             return;
         case abi::Body::Counters: {
             const auto* values = record.as<abi::Counters>().values();
             if (values == nullptr) return;
-            constexpr std::size_t kNamesMax = 64;  // of one instance; a flood of names must not grow the registry
+            constexpr std::size_t kNamesMax =
+                64;  // of one instance; a flood of names must not grow the registry
             for (const auto* counter : *values) {
                 const std::string name = counter->name()->str();
-                if (link.counters.size() < kNamesMax || link.counters.contains(name)) link.counters[name] = counter->value();
+                if (link.counters.size() < kNamesMax || link.counters.contains(name))
+                    link.counters[name] = counter->value();
             }
             return;
         }
-        case abi::Body::Query: return answer_query(link, record);
-        default: break;
+        case abi::Body::Query:
+            return answer_query(link, record);
+        default:
+            break;
     }
     if (auto event = port::to_event(link.handle, record)) step(std::move(*event));
 }
@@ -211,8 +248,8 @@ void Daemon::exited(Handle handle, const process::ExitReport& report) {
     if (link == nullptr) return;
     // What it had answered before it died counts, with all checks; after a broken rule nothing more does.
     if (link->violation.empty()) {
-        const auto drained =
-            link->channel->drain_final([&](const port::Received& record) { received(*link, record); });
+        const auto drained = link->channel->drain_final(
+            [&](const port::Received& record) { received(*link, record); });
         if (!drained) {
             // Its last words broke the rules: that is how it ended, whatever the exit status looks like.
             link->violation = drained.error().message;
@@ -223,17 +260,21 @@ void Daemon::exited(Handle handle, const process::ExitReport& report) {
     event.from = handle;
     event.summary = report.summary();
     event.by_fault = report.by_fault() && !report.by_supervisor;
-    event.on_its_own = report.pid != 0 && report.signal == 0 && !report.by_supervisor && report.failure.empty();
+    event.on_its_own =
+        report.pid != 0 && report.signal == 0 && !report.by_supervisor && report.failure.empty();
     event.current = link->channel->current_request();
-    if (report.exit_code == kForbiddenExit && link->channel->forbidden_syscall() != 0) event.by_fault = true;
+    if (report.exit_code == kForbiddenExit && link->channel->forbidden_syscall() != 0)
+        event.by_fault = true;
     if (!link->last_words.empty()) event.summary += " (" + link->last_words + ")";
-    last_exit_[link->slot + "/" + std::to_string(link->seat)] = {handle.generation, event.summary, report.stderr_tail};
+    last_exit_[link->slot + "/" + std::to_string(link->seat)] = {
+        handle.generation, event.summary, report.stderr_tail};
 
     forget_running(*link);
     // The names are its own: each generation could bring new ones, until no honest series finds room.
     registry_.forget("holdfast_plugin_counter", {"plugin", link->slot});
     link->bell.reset();
-    channels_.erase(std::remove(channels_.begin(), channels_.end(), link->channel.get()), channels_.end());
+    channels_.erase(std::remove(channels_.begin(), channels_.end(), link->channel.get()),
+                    channels_.end());
     const auto it = links_.find(handle.generation);
     dead_.push_back(std::move(it->second));  // its channel may be on the call stack of a drain
     links_.erase(it);
@@ -247,11 +288,13 @@ void Daemon::dump(const Link& link, const std::string& why) {
     if (pid == 0) return;
     const auto path = paths_.dumps() / ("dump-" + std::to_string(next++ % kDumpsMax) + ".txt");
     std::ofstream out(path);
-    out << "plugin " << full_name(link) << " generation " << link.handle.generation << " pid " << pid << "\nwhy: " << why
-        << "\nopen requests: " << link.channel->open_requests().size() << "\ncurrent: " << link.channel->current_request()
+    out << "plugin " << full_name(link) << " generation " << link.handle.generation << " pid "
+        << pid << "\nwhy: " << why << "\nopen requests: " << link.channel->open_requests().size()
+        << "\ncurrent: " << link.channel->current_request()
         << "\nprogress: " << link.channel->progress() << "\n";
     for (const char* name : {"status", "wchan", "syscall", "stack", "schedstat", "maps"})
-        out << "--- " << name << "\n" << read_file("/proc/" + std::to_string(pid) + "/" + name) << "\n";
+        out << "--- " << name << "\n"
+            << read_file("/proc/" + std::to_string(pid) + "/" + name) << "\n";
     log::warn("daemon", "dump written", {{"plugin", full_name(link)}, {"file", path.string()}});
 }
 

@@ -20,16 +20,22 @@ std::string text_of(const json& request, const char* key) {
 }
 // Puts what the operator set over the build's own settings, within the bounds that hold for agent.toml.
 Result<void> apply_settings(const json& given, core::Build& build) {
-    if (!given.is_object()) return fail(Code::Invalid, "'settings' must be an object of keys and values");
+    if (!given.is_object())
+        return fail(Code::Invalid, "'settings' must be an object of keys and values");
     for (const auto& [key, value] : given.items()) {
         if (value.is_structured() || value.is_null())
-            return fail(Code::Invalid, "setting '" + key.substr(0, config::kSettingKeyBytesMax) +
-                                           "' must be text, a number, true or false");
+            return fail(Code::Invalid,
+                        "setting '" + key.substr(0, config::kSettingKeyBytesMax) +
+                            "' must be text, a number, true or false");
         const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-        if (key.empty() || key.size() > config::kSettingKeyBytesMax || text.size() > config::kSettingTextBytesMax)
-            return fail(Code::Invalid, "a setting must have a key of 1 to 64 bytes and a value of at most 1024");
-        const auto at = std::find_if(build.settings.begin(), build.settings.end(),
-                                     [&, &name = key](const auto& setting) { return setting.first == name; });
+        if (key.empty() || key.size() > config::kSettingKeyBytesMax ||
+            text.size() > config::kSettingTextBytesMax)
+            return fail(Code::Invalid,
+                        "a setting must have a key of 1 to 64 bytes and a value of at most 1024");
+        const auto at = std::find_if(
+            build.settings.begin(), build.settings.end(), [&, &name = key](const auto& setting) {
+                return setting.first == name;
+            });
         if (at == build.settings.end()) {
             build.settings.emplace_back(key, text);
         } else {
@@ -46,11 +52,18 @@ Result<void> apply_settings(const json& given, core::Build& build) {
 }  // namespace
 
 void Daemon::register_operations() {
-    control_->on("status", [this](const json&, const control::Responder& r) { r.done(status_json()); });
-    control_->on("plugins", [this](const json&, const control::Responder& r) { r.done(plugins_json()); });
-    control_->on("actors", [this](const json& request, const control::Responder& r) { r.done(actors_json(request)); });
-    control_->on("config-show", [this](const json&, const control::Responder& r) { r.done(json::parse(config::show_json(config_))); });
-    control_->on("swap", [this](const json& request, const control::Responder& r) { swap(request, r); });
+    control_->on("status",
+                 [this](const json&, const control::Responder& r) { r.done(status_json()); });
+    control_->on("plugins",
+                 [this](const json&, const control::Responder& r) { r.done(plugins_json()); });
+    control_->on("actors", [this](const json& request, const control::Responder& r) {
+        r.done(actors_json(request));
+    });
+    control_->on("config-show", [this](const json&, const control::Responder& r) {
+        r.done(json::parse(config::show_json(config_)));
+    });
+    control_->on("swap",
+                 [this](const json& request, const control::Responder& r) { swap(request, r); });
     control_->on("rollback", [this](const json& request, const control::Responder& r) {
         commands_.emplace(++last_command_, r);
         step(core::RollbackCommand{last_command_, text_of(request, "plugin")});
@@ -66,22 +79,26 @@ void Daemon::register_operations() {
 void Daemon::swap(const json& request, const control::Responder& responder) {
     const std::string name = text_of(request, "plugin");
     const auto& slots = core_->supervision().slots();
-    const auto slot = std::find_if(slots.begin(), slots.end(), [&](const auto& s) { return s.spec.name == name; });
+    const auto slot = std::find_if(
+        slots.begin(), slots.end(), [&](const auto& s) { return s.spec.name == name; });
     if (slot == slots.end())
-        return responder.fail(fail(Code::NotFound, "no plugin slot named '" + name + "'; see `holdfast plugins`"));
+        return responder.fail(
+            fail(Code::NotFound, "no plugin slot named '" + name + "'; see `holdfast plugins`"));
     core::Build build = slot->current;
     const std::string policy = text_of(request, "policy");
     const std::string binary = text_of(request, "binary");
     if (!policy.empty()) {
         if (slot->spec.kind != core::Kind::Placement && slot->spec.kind != core::Kind::Drain)
-            return responder.fail(fail(Code::Invalid, name + " has no policies; --binary and --set change it"));
+            return responder.fail(
+                fail(Code::Invalid, name + " has no policies; --binary and --set change it"));
         if (policy.size() > kPolicyBytesMax)
             return responder.fail(fail(Code::Invalid, "a policy's name has at most 64 bytes"));
         if (policy != build.policy) build.settings.clear();
         build.policy = policy;
     }
     if (!binary.empty()) {
-        if (binary.front() != '/') return responder.fail(fail(Code::Invalid, "binary must be an absolute path"));
+        if (binary.front() != '/')
+            return responder.fail(fail(Code::Invalid, "binary must be an absolute path"));
         build.binary = binary;
         build.use = std::filesystem::path(binary).filename().string();
     }
@@ -89,9 +106,12 @@ void Daemon::swap(const json& request, const control::Responder& responder) {
     if (!hash) return responder.fail(hash.error());
     build.binary_hash = *hash;
     if (const auto settings = request.find("settings"); settings != request.end()) {
-        if (auto applied = apply_settings(*settings, build); !applied) return responder.fail(applied.error());
+        if (auto applied = apply_settings(*settings, build); !applied)
+            return responder.fail(applied.error());
         if (slot->spec.kind == core::Kind::Storage && settings->contains("path"))
-            return responder.fail(fail(Code::Refused, "the store's path belongs to the node; it cannot be changed by a swap"));
+            return responder.fail(
+                fail(Code::Refused,
+                     "the store's path belongs to the node; it cannot be changed by a swap"));
     }
     commands_.emplace(++last_command_, responder);
     step(core::SwapCommand{last_command_, name, std::move(build)});
@@ -101,7 +121,8 @@ json Daemon::status_json() const {
     const core::Stats& stats = core_->stats();
     json policies = json::object();
     for (const auto& slot : core_->supervision().slots()) {
-        if (slot.spec.kind != core::Kind::Placement && slot.spec.kind != core::Kind::Drain) continue;
+        if (slot.spec.kind != core::Kind::Placement && slot.spec.kind != core::Kind::Drain)
+            continue;
         const bool serves = core_->supervision().serving_one(slot.spec.kind).valid();
         policies[slot.spec.name] = serves ? slot.current.policy : "built-in default";
     }
@@ -122,7 +143,8 @@ json Daemon::status_json() const {
                          {"open_requests", usage.open_requests}});
         for (const std::string& wall : link->process->missing_walls()) {
             const std::string sentence = full_name(*link) + ": " + wall;
-            if (std::find(walls.begin(), walls.end(), json(sentence)) == walls.end()) walls.push_back(sentence);
+            if (std::find(walls.begin(), walls.end(), json(sentence)) == walls.end())
+                walls.push_back(sentence);
         }
     }
     json listen = json::array();
@@ -183,13 +205,15 @@ json Daemon::plugins_json() const {
             json row = {{"index", seat_no}, {"restarts", seat.restarts}};
             if (instance != nullptr) {
                 const auto it = links_.find(seat.main.generation);
-                const pid_t pid = it == links_.end() || !it->second->process ? 0 : it->second->process->pid();
+                const pid_t pid =
+                    it == links_.end() || !it->second->process ? 0 : it->second->process->pid();
                 row["generation"] = seat.main.generation;
                 row["pid"] = pid;
                 row["state"] = core::phase_name(instance->phase);
                 row["uptime_ms"] = (now - instance->spawned) / core::kMs;
                 row["open_requests"] = instance->open_requests;
-                if (slot.spec.kind == core::Kind::Runtime) row["resident"] = core_->units().resident_on(seat.main);
+                if (slot.spec.kind == core::Kind::Runtime)
+                    row["resident"] = core_->units().resident_on(seat.main);
                 if (generation == 0) {
                     generation = seat.main.generation;
                     main_pid = pid;
@@ -198,7 +222,8 @@ json Daemon::plugins_json() const {
             } else {
                 row["state"] = seat.failed ? "failed" : "restarting";
             }
-            if (const auto last = last_exit_.find(slot.spec.name + "/" + std::to_string(seat_no)); last != last_exit_.end()) {
+            if (const auto last = last_exit_.find(slot.spec.name + "/" + std::to_string(seat_no));
+                last != last_exit_.end()) {
                 row["last_exit"] = last->second.summary;
                 row["last_stderr"] = last->second.stderr_tail;
             }
@@ -207,29 +232,34 @@ json Daemon::plugins_json() const {
         if (all_failed) state = "failed";
         json bad = json::array();
         for (const auto& [identity, why] : supervision.bad_builds()) {
-            for (const core::Build* build : {&slot.current, slot.previous ? &*slot.previous : nullptr}) {
-                if (build != nullptr && build->identity() == identity) bad.push_back({{"build", build->label()}, {"why", why}});
+            for (const core::Build* build :
+                 {&slot.current, slot.previous ? &*slot.previous : nullptr}) {
+                if (build != nullptr && build->identity() == identity)
+                    bad.push_back({{"build", build->label()}, {"why", why}});
             }
         }
-        json row = {{"name", slot.spec.name},
-                    {"kind", core::kind_name(slot.spec.kind)},
-                    {"use", slot.current.use},
-                    {"binary", slot.current.binary},
-                    {"policy", slot.current.policy.empty() ? json(nullptr) : json(slot.current.policy)},
-                    {"previous", slot.previous ? json(slot.previous->label()) : json(nullptr)},
-                    {"generation", generation},
-                    {"pid", main_pid},
-                    {"state", state},
-                    {"restarts", restarts},
-                    {"last_exit", slot.last_exit.empty() ? json(nullptr) : json(slot.last_exit)},
-                    {"reason", slot.reason.empty() ? json(nullptr) : json(slot.reason)},
-                    {"bad_builds", bad},
-                    {"instances", instances}};
-        if (slot.swap) row["swap"] = {{"to", slot.swap->build.label()}, {"answers", slot.swap->answers}};
+        json row = {
+            {"name", slot.spec.name},
+            {"kind", core::kind_name(slot.spec.kind)},
+            {"use", slot.current.use},
+            {"binary", slot.current.binary},
+            {"policy", slot.current.policy.empty() ? json(nullptr) : json(slot.current.policy)},
+            {"previous", slot.previous ? json(slot.previous->label()) : json(nullptr)},
+            {"generation", generation},
+            {"pid", main_pid},
+            {"state", state},
+            {"restarts", restarts},
+            {"last_exit", slot.last_exit.empty() ? json(nullptr) : json(slot.last_exit)},
+            {"reason", slot.reason.empty() ? json(nullptr) : json(slot.reason)},
+            {"bad_builds", bad},
+            {"instances", instances}};
+        if (slot.swap)
+            row["swap"] = {{"to", slot.swap->build.label()}, {"answers", slot.swap->answers}};
         rows.push_back(std::move(row));
     }
     json remembered = json::array();
-    for (const auto& [identity, why] : supervision.bad_builds()) remembered.push_back({{"identity", identity}, {"why", why}});
+    for (const auto& [identity, why] : supervision.bad_builds())
+        remembered.push_back({{"identity", identity}, {"why", why}});
     return {{"plugins", rows}, {"remembered_bad_builds", remembered}};
 }
 
@@ -241,27 +271,34 @@ json Daemon::actors_json(const json& request) const {
         limit = std::clamp<std::size_t>(it->get<std::size_t>(), 1, kActorsPageMax);
     std::vector<const core::Unit*> units;
     for (const auto& [id, unit] : core_->units().all()) {
-        if (unit->key > after && (wanted.empty() || core_->units().class_name(*unit) == wanted)) units.push_back(unit.get());
+        if (unit->key > after && (wanted.empty() || core_->units().class_name(*unit) == wanted))
+            units.push_back(unit.get());
     }
     const std::size_t shown = std::min(limit, units.size());
-    std::partial_sort(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(shown), units.end(),
+    std::partial_sort(units.begin(),
+                      units.begin() + static_cast<std::ptrdiff_t>(shown),
+                      units.end(),
                       [](const core::Unit* a, const core::Unit* b) { return a->key < b->key; });
     json rows = json::array();
     const core::Time now = monotonic_ns();
     for (std::size_t i = 0; i < shown; ++i) {
         const core::Unit& unit = *units[i];
         const auto* instance = core_->supervision().find(unit.runtime);
-        rows.push_back({{"unit", unit.key},
-                        {"class", core_->units().class_name(unit)},
-                        // Names are bytes; JSON is text: the escaped unit above is the exact one.
-                        {"name", json::parse(json(unit.name).dump(-1, ' ', false, json::error_handler_t::replace))},
-                        {"state", unit.hold == core::Hold::Serving ? core::memory_name(unit.memory) : core::hold_name(unit.hold)},
-                        {"epoch", unit.epoch},
-                        {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},
-                        {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},
-                        {"queued", unit.mailbox.size() + (unit.running ? 1 : 0)},
-                        {"unstored", unit.pending.size()},
-                        {"idle_ms", (now - unit.last_active) / core::kMs}});
+        rows.push_back(
+            {{"unit", unit.key},
+             {"class", core_->units().class_name(unit)},
+             // Names are bytes; JSON is text: the escaped unit above is the exact one.
+             {"name",
+              json::parse(json(unit.name).dump(-1, ' ', false, json::error_handler_t::replace))},
+             {"state",
+              unit.hold == core::Hold::Serving ? core::memory_name(unit.memory)
+                                               : core::hold_name(unit.hold)},
+             {"epoch", unit.epoch},
+             {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},
+             {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},
+             {"queued", unit.mailbox.size() + (unit.running ? 1 : 0)},
+             {"unstored", unit.pending.size()},
+             {"idle_ms", (now - unit.last_active) / core::kMs}});
     }
     return {{"actors", rows}, {"more", units.size() > shown}};
 }

@@ -32,13 +32,16 @@ void Daemon::answer_query(Link& link, const port::Received& record) {
     auto& fbb = link.channel->builder();
     const auto type_text = fbb.CreateString(type);
     // SAFETY: text seen as bytes.
-    const auto bytes = fbb.CreateVector(reinterpret_cast<const std::uint8_t*>(body.data()), body.size());
+    const auto bytes =
+        fbb.CreateVector(reinterpret_cast<const std::uint8_t*>(body.data()), body.size());
     (void)link.channel->reply(record.req_id, abi::CreateQueried(fbb, status, type_text, bytes));
 }
 
 std::string Daemon::metrics_page() {
     const core::Stats& stats = core_->stats();
-    const auto total = [&](std::string_view name, std::uint64_t value) { registry_.counter(name).raise_to(value); };
+    const auto total = [&](std::string_view name, std::uint64_t value) {
+        registry_.counter(name).raise_to(value);
+    };
     total("holdfast_events_accepted_total", stats.accepted);
     total("holdfast_events_answered_total", stats.answered);
     total("holdfast_events_refused_busy_total", stats.refused_busy);
@@ -62,7 +65,8 @@ std::string Daemon::metrics_page() {
     total("holdfast_log_lines_folded_total", lines.folded);
     total("holdfast_log_lines_capped_total", lines.capped);
     registry_.gauge("holdfast_units").set(static_cast<std::int64_t>(core_->units().size()));
-    registry_.gauge("holdfast_events_open").set(static_cast<std::int64_t>(core_->units().accepted_open()));
+    registry_.gauge("holdfast_events_open")
+        .set(static_cast<std::int64_t>(core_->units().accepted_open()));
     registry_.gauge("holdfast_ready").set(core_->ready() ? 1 : 0);
     registry_.gauge("holdfast_uptime_seconds").set((monotonic_ns() - started_) / core::kSecond);
     for (const auto& [generation, link] : links_) {
@@ -70,14 +74,17 @@ std::string Daemon::metrics_page() {
         const metrics::Label plugin{"plugin", link->slot};
         const metrics::Label instance{"instance", seat};
         const auto usage = link->channel->usage();
-        registry_.gauge("holdfast_link_open_requests", {plugin, instance}).set(static_cast<std::int64_t>(usage.open_requests));
-        registry_.gauge("holdfast_link_queued_bytes", {plugin, instance}).set(static_cast<std::int64_t>(usage.queued_bytes));
+        registry_.gauge("holdfast_link_open_requests", {plugin, instance})
+            .set(static_cast<std::int64_t>(usage.open_requests));
+        registry_.gauge("holdfast_link_queued_bytes", {plugin, instance})
+            .set(static_cast<std::int64_t>(usage.queued_bytes));
         if (link->kind == core::Kind::Runtime)
             registry_.gauge("holdfast_runtime_resident", {plugin, instance})
                 .set(core_->units().resident_on(link->handle));
         for (const auto& [name, value] : link->counters) {
             const metrics::Label counter{"counter", name};
-            registry_.gauge("holdfast_plugin_counter", {plugin, instance, counter}).set(static_cast<std::int64_t>(value));
+            registry_.gauge("holdfast_plugin_counter", {plugin, instance, counter})
+                .set(static_cast<std::int64_t>(value));
         }
     }
     return registry_.text();

@@ -51,16 +51,23 @@ std::string hex(std::uint64_t word) {
 
 core::Kind kind_of(config::Slot slot) {
     switch (slot) {
-        case config::Slot::Gateway: return core::Kind::Gateway;
-        case config::Slot::Storage: return core::Kind::Storage;
-        case config::Slot::Runtime: return core::Kind::Runtime;
-        case config::Slot::Placement: return core::Kind::Placement;
-        case config::Slot::Drain: return core::Kind::Drain;
+        case config::Slot::Gateway:
+            return core::Kind::Gateway;
+        case config::Slot::Storage:
+            return core::Kind::Storage;
+        case config::Slot::Runtime:
+            return core::Kind::Runtime;
+        case config::Slot::Placement:
+            return core::Kind::Placement;
+        case config::Slot::Drain:
+            return core::Kind::Drain;
     }
     return core::Kind::None;
 }
 
-core::Time ns(config::Millis millis) { return std::int64_t{millis.count()} * core::kMs; }
+core::Time ns(config::Millis millis) {
+    return std::int64_t{millis.count()} * core::kMs;
+}
 
 Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t number) {
     addrinfo hints{};
@@ -70,11 +77,13 @@ Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t num
     addrinfo* found = nullptr;
     const std::string port = std::to_string(endpoint.port);
     if (const int rc = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found); rc != 0)
-        return fail(Code::Invalid, "cannot listen on " + endpoint.text() + ": " + ::gai_strerror(rc));
+        return fail(Code::Invalid,
+                    "cannot listen on " + endpoint.text() + ": " + ::gai_strerror(rc));
     UniqueFd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
     int failed = fd.valid() ? 0 : errno;
-    if (failed == 0 && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) failed = errno;
+    if (failed == 0 && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+        failed = errno;
     if (failed == 0 && ::bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0) failed = errno;
     if (failed == 0 && ::listen(fd.get(), kBacklog) != 0) failed = errno;
     ::freeaddrinfo(found);
@@ -91,8 +100,10 @@ Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t num
         return fail_errno(errno, "cannot read the address of " + endpoint.text());
     std::uint16_t actual = 0;
     // SAFETY: as above, after the family was looked at.
-    if (bound.ss_family == AF_INET) actual = ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
-    if (bound.ss_family == AF_INET6) actual = ntohs(reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port);
+    if (bound.ss_family == AF_INET)
+        actual = ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+    if (bound.ss_family == AF_INET6)
+        actual = ntohs(reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port);
     config::Endpoint told = endpoint;
     told.port = actual;
     return Listener{"listener" + std::to_string(number), told.text(), std::move(fd)};
@@ -108,7 +119,8 @@ Result<Paths> find_paths(const config::Config& config) {
     paths.data = config.node.data;
     for (const std::filesystem::path& needed : {paths.jail(), paths.builder()}) {
         if (!std::filesystem::exists(needed, error))
-            return fail(Code::Unavailable, "the helper binary " + needed.string() + " is missing beside holdfastd");
+            return fail(Code::Unavailable,
+                        "the helper binary " + needed.string() + " is missing beside holdfastd");
     }
     for (const auto& dir : {paths.data / "state", paths.modules(), paths.dumps()}) {
         std::filesystem::create_directories(dir, error);
@@ -133,8 +145,10 @@ Result<std::string> fingerprint(const std::filesystem::path& binary) {
     const UniqueFd in(::open(binary.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!in.valid()) return fail_errno(errno, "cannot read the binary " + binary.string());
     struct stat facts {};
-    if (::fstat(in.get(), &facts) != 0) return fail_errno(errno, "cannot read the binary " + binary.string());
-    if (!S_ISREG(facts.st_mode)) return fail(Code::Invalid, "the binary " + binary.string() + " is no plain file");
+    if (::fstat(in.get(), &facts) != 0)
+        return fail_errno(errno, "cannot read the binary " + binary.string());
+    if (!S_ISREG(facts.st_mode))
+        return fail(Code::Invalid, "the binary " + binary.string() + " is no plain file");
     if ((facts.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0)
         return fail(Code::Invalid, "the binary " + binary.string() + " is not executable");
     std::uint64_t first = 0xCBF29CE484222325ULL;
@@ -163,7 +177,8 @@ Result<std::string> fingerprint(const std::filesystem::path& binary) {
 Result<core::Build> build_of(const config::PluginConfig& plugin, const Paths& paths) {
     core::Build build;
     build.use = plugin.use;
-    build.binary = plugin.binary.empty() ? (paths.bin / plugin.use).string() : plugin.binary.string();
+    build.binary =
+        plugin.binary.empty() ? (paths.bin / plugin.use).string() : plugin.binary.string();
     HF_ASSIGN(build.binary_hash, fingerprint(build.binary));
     build.policy = plugin.policy;
     build.settings = plugin.settings;
@@ -176,8 +191,11 @@ std::filesystem::path store_dir(const config::Config& config) {
     return std::filesystem::path(storage->setting("path"));
 }
 
-Result<core::Config> core_config(const config::Config& config, const Paths& paths, const std::vector<Listener>& listeners,
-                                 const std::string& instance_id, bool leftovers_reaped) {
+Result<core::Config> core_config(const config::Config& config,
+                                 const Paths& paths,
+                                 const std::vector<Listener>& listeners,
+                                 const std::string& instance_id,
+                                 bool leftovers_reaped) {
     core::Config out;
     out.node_id = config.node.id;
     out.instance_id = instance_id;
@@ -217,7 +235,8 @@ Result<core::Config> core_config(const config::Config& config, const Paths& path
         HF_ASSIGN(spec.build, build_of(plugin, paths));
         // Other runtimes say themselves when they are full.
         if (slot == config::Slot::Runtime && plugin.use == "runtime-wasm")
-            limits.resident_units_max = static_cast<std::uint32_t>(std::stoul(std::string(plugin.setting("resident_units_max"))));
+            limits.resident_units_max = static_cast<std::uint32_t>(
+                std::stoul(std::string(plugin.setting("resident_units_max"))));
         if (slot == config::Slot::Placement) {
             limits.place_required = plugin.required;
             if (plugin.deadline.count() != 0) limits.place_deadline = ns(plugin.deadline);

@@ -20,9 +20,13 @@ struct Paths {
     std::filesystem::path data;
     [[nodiscard]] std::filesystem::path jail() const { return bin / "holdfast-jail"; }
     [[nodiscard]] std::filesystem::path builder() const { return bin / "holdfast-wasm-build"; }
-    [[nodiscard]] std::filesystem::path control_socket() const { return data / "run" / "control.sock"; }
+    [[nodiscard]] std::filesystem::path control_socket() const {
+        return data / "run" / "control.sock";
+    }
     [[nodiscard]] std::filesystem::path address_file() const { return data / "run" / "address"; }
-    [[nodiscard]] std::filesystem::path state(const char* name) const { return data / "state" / name; }
+    [[nodiscard]] std::filesystem::path state(const char* name) const {
+        return data / "state" / name;
+    }
     [[nodiscard]] std::filesystem::path modules() const { return data / "modules"; }
     [[nodiscard]] std::filesystem::path dumps() const { return data / "dumps"; }
 };
@@ -40,7 +44,7 @@ Result<std::vector<Listener>> open_listeners(const config::Config& config);
 // A module as the runtime will see it, once built.
 struct BuiltModule {
     std::string class_name;
-    std::string key;  // content and tool versions
+    std::string key;   // content and tool versions
     std::string file;  // inside the runtime's jail
 };
 
@@ -53,8 +57,11 @@ Result<core::Build> build_of(const config::PluginConfig& plugin, const Paths& pa
 // The host directory of storage-local's environment; empty for other storage plugins.
 [[nodiscard]] std::filesystem::path store_dir(const config::Config& config);
 
-Result<core::Config> core_config(const config::Config& config, const Paths& paths, const std::vector<Listener>& listeners,
-                                 const std::string& instance_id, bool leftovers_reaped);
+Result<core::Config> core_config(const config::Config& config,
+                                 const Paths& paths,
+                                 const std::vector<Listener>& listeners,
+                                 const std::string& instance_id,
+                                 bool leftovers_reaped);
 
 // The data directory's own random id, made once.
 Result<std::string> instance_id(const Paths& paths);

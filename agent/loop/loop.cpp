@@ -13,7 +13,8 @@ template <class State, class Handle>
 void close_and_free(State* state, Handle* handle) {
     state->fn = nullptr;
     // SAFETY: every uv handle starts with uv_handle_t; `data` was set to its State when it was made.
-    uv_close(reinterpret_cast<uv_handle_t*>(handle), [](uv_handle_t* closed) { delete static_cast<State*>(closed->data); });
+    uv_close(reinterpret_cast<uv_handle_t*>(handle),
+             [](uv_handle_t* closed) { delete static_cast<State*>(closed->data); });
 }
 }  // namespace
 
@@ -25,13 +26,15 @@ struct Poll::State {
 Poll::Poll(uv_loop_t* loop, int fd, std::function<void()> fn) : state_(new State) {
     state_->fn = std::move(fn);
     state_->handle.data = state_;
-    HF_CHECK(uv_poll_init(loop, &state_->handle, fd) == 0, "a pollable descriptor that no other handle watches");
-    uv_poll_start(&state_->handle, UV_READABLE | UV_DISCONNECT, [](uv_poll_t* handle, int, int events) {
-        // Nothing is left to read and the other side is gone: it would be reported each turn for ever.
-        if ((events & UV_DISCONNECT) != 0) uv_poll_stop(handle);
-        auto* state = static_cast<State*>(handle->data);
-        if (state->fn) state->fn();
-    });
+    HF_CHECK(uv_poll_init(loop, &state_->handle, fd) == 0,
+             "a pollable descriptor that no other handle watches");
+    uv_poll_start(
+        &state_->handle, UV_READABLE | UV_DISCONNECT, [](uv_poll_t* handle, int, int events) {
+            // Nothing is left to read and the other side is gone: it would be reported each turn for ever.
+            if ((events & UV_DISCONNECT) != 0) uv_poll_stop(handle);
+            auto* state = static_cast<State*>(handle->data);
+            if (state->fn) state->fn();
+        });
 }
 
 Poll::~Poll() {
@@ -51,7 +54,9 @@ Timer::Timer(uv_loop_t* loop, std::function<void()> fn) : state_(new State) {
     uv_timer_init(loop, &state_->handle);
 }
 
-Timer::~Timer() { close_and_free(state_, &state_->handle); }
+Timer::~Timer() {
+    close_and_free(state_, &state_->handle);
+}
 
 void Timer::set(std::int64_t at_ns) {
     if (at_ns == state_->at) return;
@@ -70,7 +75,8 @@ void Timer::set(std::int64_t at_ns) {
             state->at = INT64_MAX;
             if (state->fn) state->fn();
         },
-        static_cast<std::uint64_t>((wait + kNsPerMs - 1) / kNsPerMs), 0);
+        static_cast<std::uint64_t>((wait + kNsPerMs - 1) / kNsPerMs),
+        0);
 }
 
 struct BeforeBlock::State {
@@ -130,6 +136,8 @@ Signal::Signal(uv_loop_t* loop, int signal_number, std::function<void()> fn) : s
     uv_unref(reinterpret_cast<uv_handle_t*>(&state_->handle));
 }
 
-Signal::~Signal() { close_and_free(state_, &state_->handle); }
+Signal::~Signal() {
+    close_and_free(state_, &state_->handle);
+}
 
 }  // namespace hf::loop

@@ -46,7 +46,8 @@ private:
 
 // A verified record from the instance; pointers stay good until the handler returns.
 struct Received {
-    std::uint64_t req_id = 0;    // its own request (gateway Request, Query, HostCall); 0 for one-way and replies
+    std::uint64_t req_id =
+        0;  // its own request (gateway Request, Query, HostCall); 0 for one-way and replies
     std::uint64_t reply_to = 0;  // the request of ours that this answers
     std::uint64_t trace_id = 0;
     std::int64_t deadline_ns = 0;
@@ -60,16 +61,18 @@ struct Received {
 };
 
 enum class Sent {
-    Now,      // in the ring
-    Queued,   // waits in private memory for credit or ring room; goes out by itself, in order
-    Busy,     // the private queue is full by count or bytes: nothing was kept
-    TooLarge, // beyond the record's limit, or an answer beyond its type's reply_max: nothing was kept, an answer is still due
+    Now,       // in the ring
+    Queued,    // waits in private memory for credit or ring room; goes out by itself, in order
+    Busy,      // the private queue is full by count or bytes: nothing was kept
+    TooLarge,  // beyond the record's limit, or an answer beyond its type's reply_max: nothing was kept, an answer is still due
 };
 
 class Channel {
 public:
-    static Result<std::unique_ptr<Channel>> create(SegmentPool& pool, const ChannelSizes& sizes,
-                                                   std::uint64_t generation, abi::Kind kind);
+    static Result<std::unique_ptr<Channel>> create(SegmentPool& pool,
+                                                   const ChannelSizes& sizes,
+                                                   std::uint64_t generation,
+                                                   abi::Kind kind);
     virtual ~Channel() = default;
 
     // The plugin's end of the control socket: becomes descriptor 3 of the jailed process. Taken once.
@@ -83,7 +86,9 @@ public:
     virtual flatbuffers::FlatBufferBuilder& builder() = 0;
     // A request of ours; req_id is the caller's, unique in this generation. Reserves the type's reply_max of P.
     template <class T>
-    Sent request(std::uint64_t req_id, flatbuffers::Offset<T> body, std::int64_t deadline_ns,
+    Sent request(std::uint64_t req_id,
+                 flatbuffers::Offset<T> body,
+                 std::int64_t deadline_ns,
                  std::uint64_t trace_id) {
         return send(abi::BodyTraits<T>::enum_value, body.Union(), req_id, 0, deadline_ns, trace_id);
     }
@@ -104,7 +109,8 @@ public:
     // Hands over up to `budget` records. More waits when it returns true. A broken rule is a failure whose message names
     // the rule; the channel then hands over nothing more. Replies to ids never asked are such a failure, so is a second
     // answer, a message not allowed for the kind, a gap in seq, a wrong generation.
-    virtual Result<bool> drain(std::size_t budget, const std::function<void(const Received&)>& handler) = 0;
+    virtual Result<bool> drain(std::size_t budget,
+                               const std::function<void(const Received&)>& handler) = 0;
     // Drains what a dead peer published, without budget.
     virtual Result<void> drain_final(const std::function<void(const Received&)>& handler) = 0;
 
@@ -115,14 +121,17 @@ public:
     [[nodiscard]] static bool before_block_all(std::span<Channel* const> channels);
 
     // Open requests of ours, oldest first, with their type; for PeerDied after the final drain.
-    [[nodiscard]] virtual std::vector<std::pair<std::uint64_t, abi::Body>> open_requests() const = 0;
+    [[nodiscard]] virtual std::vector<std::pair<std::uint64_t, abi::Body>> open_requests()
+        const = 0;
     // Forgets an open request whose caller gave up; a late answer is then dropped and counted, not a fault.
     virtual void abandon(std::uint64_t req_id) = 0;
 
     // Liveness as the instance publishes it: allegations, for reports and the stall detector only.
-    [[nodiscard]] virtual std::uint64_t progress() const = 0;      // bumped at each batch and each current change
+    [[nodiscard]] virtual std::uint64_t progress()
+        const = 0;  // bumped at each batch and each current change
     [[nodiscard]] virtual std::uint64_t current_request() const = 0;  // 0: idle
-    [[nodiscard]] virtual unsigned forbidden_syscall() const = 0;  // 0, or number + 1 stored by the second filter
+    [[nodiscard]] virtual unsigned forbidden_syscall()
+        const = 0;  // 0, or number + 1 stored by the second filter
 
     struct Usage {
         std::uint64_t to_plugin_bytes = 0, from_plugin_bytes = 0;  // in the rings now
@@ -133,8 +142,12 @@ public:
     [[nodiscard]] virtual Usage usage() const = 0;
 
 protected:
-    virtual Sent send(abi::Body type, flatbuffers::Offset<void> body, std::uint64_t req_id,
-                      std::uint64_t reply_to, std::int64_t deadline_ns, std::uint64_t trace_id) = 0;
+    virtual Sent send(abi::Body type,
+                      flatbuffers::Offset<void> body,
+                      std::uint64_t req_id,
+                      std::uint64_t reply_to,
+                      std::int64_t deadline_ns,
+                      std::uint64_t trace_id) = 0;
 };
 
 }  // namespace hf::port

@@ -16,21 +16,28 @@ Bytes bytes(const flatbuffers::Vector<std::uint8_t>* vector) {
     return vector == nullptr ? Bytes() : Bytes(vector->begin(), vector->end());
 }
 
-flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>> vector_of(flatbuffers::FlatBufferBuilder& fbb, const Bytes& from) {
+flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>> vector_of(
+    flatbuffers::FlatBufferBuilder& fbb, const Bytes& from) {
     return from.empty() ? 0 : fbb.CreateVector(from.data(), from.size());
 }
 
-flatbuffers::Offset<flatbuffers::String> string_of(flatbuffers::FlatBufferBuilder& fbb, const std::string& from) {
+flatbuffers::Offset<flatbuffers::String> string_of(flatbuffers::FlatBufferBuilder& fbb,
+                                                   const std::string& from) {
     return from.empty() ? 0 : fbb.CreateString(from);
 }
 
 core::Outcome outcome_of(abi::Outcome outcome) {
     switch (outcome) {
-        case abi::Outcome::Applied: return core::Outcome::Applied;
-        case abi::Outcome::PreconditionFailed: return core::Outcome::PreconditionFailed;
-        case abi::Outcome::NotFound: return core::Outcome::NotFound;
-        case abi::Outcome::Refused: return core::Outcome::Refused;
-        case abi::Outcome::Unknown: break;
+        case abi::Outcome::Applied:
+            return core::Outcome::Applied;
+        case abi::Outcome::PreconditionFailed:
+            return core::Outcome::PreconditionFailed;
+        case abi::Outcome::NotFound:
+            return core::Outcome::NotFound;
+        case abi::Outcome::Refused:
+            return core::Outcome::Refused;
+        case abi::Outcome::Unknown:
+            break;
     }
     return core::Outcome::Unknown;  // also what a number outside the enum means: nothing is proven
 }
@@ -45,13 +52,20 @@ core::StoreAnswer answer_of(Handle from, const Received& record, abi::Outcome ou
 
 core::DeliverStatus status_of(abi::DeliverStatus status) {
     switch (status) {
-        case abi::DeliverStatus::Ok: return core::DeliverStatus::Ok;
-        case abi::DeliverStatus::NotResident: return core::DeliverStatus::NotResident;
-        case abi::DeliverStatus::Failed: return core::DeliverStatus::Failed;
-        case abi::DeliverStatus::Trapped: return core::DeliverStatus::Trapped;
-        case abi::DeliverStatus::CpuDeadline: return core::DeliverStatus::CpuDeadline;
-        case abi::DeliverStatus::WallDeadline: return core::DeliverStatus::WallDeadline;
-        case abi::DeliverStatus::Limit: return core::DeliverStatus::Limit;
+        case abi::DeliverStatus::Ok:
+            return core::DeliverStatus::Ok;
+        case abi::DeliverStatus::NotResident:
+            return core::DeliverStatus::NotResident;
+        case abi::DeliverStatus::Failed:
+            return core::DeliverStatus::Failed;
+        case abi::DeliverStatus::Trapped:
+            return core::DeliverStatus::Trapped;
+        case abi::DeliverStatus::CpuDeadline:
+            return core::DeliverStatus::CpuDeadline;
+        case abi::DeliverStatus::WallDeadline:
+            return core::DeliverStatus::WallDeadline;
+        case abi::DeliverStatus::Limit:
+            return core::DeliverStatus::Limit;
     }
     return core::DeliverStatus::Failed;
 }
@@ -89,7 +103,8 @@ core::Event got(Handle from, const Received& record) {
     answer.body = bytes(table.body());
     answer.etag = text(table.etag());
     answer.reason = text(table.reason());
-    if (table.write_id() != nullptr) answer.write_id = {table.write_id()->hi(), table.write_id()->lo()};
+    if (table.write_id() != nullptr)
+        answer.write_id = {table.write_id()->hi(), table.write_id()->lo()};
     return answer;
 }
 
@@ -98,7 +113,8 @@ core::Event stored(Handle from, const Received& record) {
     core::StoreAnswer answer = answer_of(from, record, table.outcome());
     answer.etag = text(table.etag());
     answer.reason = text(table.reason());
-    if (table.write_id() != nullptr) answer.write_id = {table.write_id()->hi(), table.write_id()->lo()};
+    if (table.write_id() != nullptr)
+        answer.write_id = {table.write_id()->hi(), table.write_id()->lo()};
     return answer;
 }
 
@@ -106,24 +122,36 @@ core::Event stored(Handle from, const Received& record) {
 
 core::Kind kind_of(abi::Kind kind) {
     switch (kind) {
-        case abi::Kind::Gateway: return core::Kind::Gateway;
-        case abi::Kind::Storage: return core::Kind::Storage;
-        case abi::Kind::Runtime: return core::Kind::Runtime;
-        case abi::Kind::Placement: return core::Kind::Placement;
-        case abi::Kind::Drain: return core::Kind::Drain;
-        case abi::Kind::None: break;
+        case abi::Kind::Gateway:
+            return core::Kind::Gateway;
+        case abi::Kind::Storage:
+            return core::Kind::Storage;
+        case abi::Kind::Runtime:
+            return core::Kind::Runtime;
+        case abi::Kind::Placement:
+            return core::Kind::Placement;
+        case abi::Kind::Drain:
+            return core::Kind::Drain;
+        case abi::Kind::None:
+            break;
     }
     return core::Kind::None;
 }
 
 abi::Kind kind_of(core::Kind kind) {
     switch (kind) {
-        case core::Kind::Gateway: return abi::Kind::Gateway;
-        case core::Kind::Storage: return abi::Kind::Storage;
-        case core::Kind::Runtime: return abi::Kind::Runtime;
-        case core::Kind::Placement: return abi::Kind::Placement;
-        case core::Kind::Drain: return abi::Kind::Drain;
-        case core::Kind::None: break;
+        case core::Kind::Gateway:
+            return abi::Kind::Gateway;
+        case core::Kind::Storage:
+            return abi::Kind::Storage;
+        case core::Kind::Runtime:
+            return abi::Kind::Runtime;
+        case core::Kind::Placement:
+            return abi::Kind::Placement;
+        case core::Kind::Drain:
+            return abi::Kind::Drain;
+        case core::Kind::None:
+            break;
     }
     return abi::Kind::None;
 }
@@ -132,14 +160,18 @@ Sent send(Channel& channel, const core::StoreRequest& action) {
     auto& fbb = channel.builder();
     const auto key = fbb.CreateString(action.key);
     switch (action.verb) {
-        case core::StoreVerb::Get: return channel.request(action.op, abi::CreateGet(fbb, key), 0, 0);
-        case core::StoreVerb::Delete: return channel.request(action.op, abi::CreateDelete(fbb, key), 0, 0);
-        case core::StoreVerb::Probe: return channel.request(action.op, abi::CreateProbe(fbb), 0, 0);
+        case core::StoreVerb::Get:
+            return channel.request(action.op, abi::CreateGet(fbb, key), 0, 0);
+        case core::StoreVerb::Delete:
+            return channel.request(action.op, abi::CreateDelete(fbb, key), 0, 0);
+        case core::StoreVerb::Probe:
+            return channel.request(action.op, abi::CreateProbe(fbb), 0, 0);
         case core::StoreVerb::List: {
             const auto after = fbb.CreateString(action.after);
             return channel.request(action.op, abi::CreateList(fbb, key, after, action.limit), 0, 0);
         }
-        case core::StoreVerb::Put: break;
+        case core::StoreVerb::Put:
+            break;
     }
     const auto body = fbb.CreateVector(action.body.data(), action.body.size());
     const auto etag = string_of(fbb, action.etag);
@@ -147,7 +179,8 @@ Sent send(Channel& channel, const core::StoreRequest& action) {
     auto condition = abi::Condition::None;
     if (action.condition == core::Condition::IfAbsent) condition = abi::Condition::IfAbsent;
     if (action.condition == core::Condition::IfMatch) condition = abi::Condition::IfMatch;
-    return channel.request(action.op, abi::CreatePut(fbb, key, body, condition, etag, &write_id), 0, 0);
+    return channel.request(
+        action.op, abi::CreatePut(fbb, key, body, condition, etag, &write_id), 0, 0);
 }
 
 Sent send(Channel& channel, const core::Activate& action, const std::string& tenant) {
@@ -164,23 +197,35 @@ Sent send(Channel& channel, const core::Activate& action, const std::string& ten
     const auto class_name = fbb.CreateString(action.class_name);
     const auto name = fbb.CreateString(action.name);
     return channel.request(action.op,
-                           abi::CreateActivate(fbb, unit, tenant_name, class_name, name, action.activation, action.epoch,
-                                               action.part, action.more, list),
-                           0, 0);
+                           abi::CreateActivate(fbb,
+                                               unit,
+                                               tenant_name,
+                                               class_name,
+                                               name,
+                                               action.activation,
+                                               action.epoch,
+                                               action.part,
+                                               action.more,
+                                               list),
+                           0,
+                           0);
 }
 
 Sent send(Channel& channel, const core::Deliver& action, std::int64_t wall_now_ms) {
     auto& fbb = channel.builder();
     const auto event = vector_of(fbb, action.event);
     const abi::EventId id(action.event_incarnation, action.event_counter);
-    return channel.request(action.op,
-                           abi::CreateDeliver(fbb, action.activation, &id, action.attempt, abi::EventKind::Http, event,
-                                              wall_now_ms),
-                           action.deadline, action.trace);
+    return channel.request(
+        action.op,
+        abi::CreateDeliver(
+            fbb, action.activation, &id, action.attempt, abi::EventKind::Http, event, wall_now_ms),
+        action.deadline,
+        action.trace);
 }
 
 Sent send(Channel& channel, const core::Checkpoint& action) {
-    return channel.request(action.op, abi::CreateCheckpoint(channel.builder(), action.activation), 0, 0);
+    return channel.request(
+        action.op, abi::CreateCheckpoint(channel.builder(), action.activation), 0, 0);
 }
 
 Sent send(Channel& channel, const core::Drop& action) {
@@ -192,14 +237,24 @@ Sent send(Channel& channel, const core::Place& action) {
     std::vector<flatbuffers::Offset<abi::Candidate>> candidates;
     for (const core::Candidate& candidate : action.candidates) {
         const auto node = fbb.CreateString(candidate.node);
-        candidates.push_back(abi::CreateCandidate(fbb, candidate.id, node, candidate.instance, candidate.handle.generation,
-                                                  true, candidate.resident, candidate.capacity, candidate.inflight));
+        candidates.push_back(abi::CreateCandidate(fbb,
+                                                  candidate.id,
+                                                  node,
+                                                  candidate.instance,
+                                                  candidate.handle.generation,
+                                                  true,
+                                                  candidate.resident,
+                                                  candidate.capacity,
+                                                  candidate.inflight));
     }
     const auto list = fbb.CreateVector(candidates);
     const auto subject = fbb.CreateString(action.subject);
     const auto class_name = fbb.CreateString(action.class_name);
-    return channel.request(action.op, abi::CreatePlace(fbb, subject, class_name, 0, list, action.sequence, false),
-                           action.deadline, 0);
+    return channel.request(
+        action.op,
+        abi::CreatePlace(fbb, subject, class_name, 0, list, action.sequence, false),
+        action.deadline,
+        0);
 }
 
 Sent send(Channel& channel, const core::NextStep& action) {
@@ -209,10 +264,12 @@ Sent send(Channel& channel, const core::NextStep& action) {
         residents.push_back(abi::CreateResident(fbb, id, fbb.CreateString(action.residents[id])));
     const auto list = fbb.CreateVector(residents);
     const auto remaining = static_cast<std::uint32_t>(action.residents.size());
-    return channel.request(action.op,
-                           abi::CreateNext(fbb, list, remaining, action.in_flight, action.in_flight_max, 0, 0, 0,
-                                           action.sequence),
-                           0, 0);
+    return channel.request(
+        action.op,
+        abi::CreateNext(
+            fbb, list, remaining, action.in_flight, action.in_flight_max, 0, 0, 0, action.sequence),
+        0,
+        0);
 }
 
 Sent send(Channel& channel, const core::ReplyOut& action) {
@@ -221,10 +278,13 @@ Sent send(Channel& channel, const core::ReplyOut& action) {
     const auto body = vector_of(fbb, action.body);
     const auto sentence = string_of(fbb, action.text);
     // SAFETY of the cast: both enums list the same reasons in the same order, asserted here.
-    static_assert(static_cast<int>(core::ReplyReason::Internal) == static_cast<int>(abi::ReplyReason::Internal));
+    static_assert(static_cast<int>(core::ReplyReason::Internal) ==
+                  static_cast<int>(abi::ReplyReason::Internal));
     const auto reason = static_cast<abi::ReplyReason>(action.reason);
-    return channel.reply(action.req_id,
-                         abi::CreateReply(fbb, action.status, reason, action.retry_after_ms, headers, body, sentence));
+    return channel.reply(
+        action.req_id,
+        abi::CreateReply(
+            fbb, action.status, reason, action.retry_after_ms, headers, body, sentence));
 }
 
 Sent send_shed(Channel& channel, core::Time deadline) {
@@ -241,7 +301,8 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
     switch (record.type) {
         case abi::Body::Greet: {
             const auto& table = record.as<abi::Greet>();
-            core::Greeted event{from, kind_of(table.kind()), text(table.name()), text(table.version()), {}};
+            core::Greeted event{
+                from, kind_of(table.kind()), text(table.name()), text(table.version()), {}};
             if (table.policies() != nullptr) {
                 for (const auto* policy : *table.policies()) event.policies.push_back(text(policy));
             }
@@ -263,9 +324,12 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
             event.trace = record.trace_id;
             return event;
         }
-        case abi::Body::Got: return got(from, record);
-        case abi::Body::Stored: return stored(from, record);
-        case abi::Body::Listed: return listed(from, record);
+        case abi::Body::Got:
+            return got(from, record);
+        case abi::Body::Stored:
+            return stored(from, record);
+        case abi::Body::Listed:
+            return listed(from, record);
         case abi::Body::Deleted: {
             const auto& table = record.as<abi::Deleted>();
             core::StoreAnswer answer = answer_of(from, record, table.outcome());
@@ -281,26 +345,37 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
         }
         case abi::Body::Activated: {
             const auto& table = record.as<abi::Activated>();
-            return core::ActivatedIn{from, record.reply_to, table.activation(), table.ok(), text(table.error())};
+            return core::ActivatedIn{
+                from, record.reply_to, table.activation(), table.ok(), text(table.error())};
         }
-        case abi::Body::Delivered: return delivered(from, record);
+        case abi::Body::Delivered:
+            return delivered(from, record);
         case abi::Body::Checkpointed: {
             const auto& table = record.as<abi::Checkpointed>();
-            return core::CheckpointedIn{from,       record.reply_to,     table.activation(),
-                                        table.ok(), bytes(table.base()), text(table.error())};
+            return core::CheckpointedIn{from,
+                                        record.reply_to,
+                                        table.activation(),
+                                        table.ok(),
+                                        bytes(table.base()),
+                                        text(table.error())};
         }
-        case abi::Body::Dropped: return core::DroppedIn{from, record.reply_to};
+        case abi::Body::Dropped:
+            return core::DroppedIn{from, record.reply_to};
         case abi::Body::Placed: {
             const auto& table = record.as<abi::Placed>();
-            return core::PlacedIn{from, record.reply_to, table.none(), table.choice(), text(table.reason())};
+            return core::PlacedIn{
+                from, record.reply_to, table.none(), table.choice(), text(table.reason())};
         }
         case abi::Body::Step: {
             const auto& table = record.as<abi::Step>();
-            core::StepIn event{from, record.reply_to, {}, table.wait_ms(), table.give_up(), text(table.reason())};
-            if (table.hand_over() != nullptr) event.hand_over.assign(table.hand_over()->begin(), table.hand_over()->end());
+            core::StepIn event{
+                from, record.reply_to, {}, table.wait_ms(), table.give_up(), text(table.reason())};
+            if (table.hand_over() != nullptr)
+                event.hand_over.assign(table.hand_over()->begin(), table.hand_over()->end());
             return event;
         }
-        default: return std::nullopt;
+        default:
+            return std::nullopt;
     }
 }
 

@@ -138,9 +138,13 @@ public:
     }
     ChildStack(const ChildStack&) = delete;
     ChildStack& operator=(const ChildStack&) = delete;
-    [[nodiscard]] bool valid() const { return base_ != MAP_FAILED; }
+    [[nodiscard]] bool valid() const {
+        return base_ != MAP_FAILED;
+    }
     // Stacks grow down.
-    [[nodiscard]] void* top() const { return static_cast<char*>(base_) + kChildStackBytes; }
+    [[nodiscard]] void* top() const {
+        return static_cast<char*>(base_) + kChildStackBytes;
+    }
 
 private:
     void* base_;

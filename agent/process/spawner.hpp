@@ -25,9 +25,10 @@ struct Bind {
 
 // Everything the jail is told. One spec, one process.
 struct SpawnSpec {
-    std::string name;     // "runtime-wasm/0", for reports
-    std::string profile;  // seccomp profile: gateway-http storage-local runtime-wasm placement drain builder
-    std::string binary;   // absolute host path
+    std::string name;  // "runtime-wasm/0", for reports
+    std::string
+        profile;  // seccomp profile: gateway-http storage-local runtime-wasm placement drain builder
+    std::string binary;             // absolute host path
     std::vector<std::string> args;  // without argv[0]
     std::vector<Bind> binds;        // besides the read-only system libraries
     std::uint32_t uid_index = 0;    // uid = uid_base + this, when root
@@ -38,21 +39,21 @@ struct SpawnSpec {
     std::uint64_t cpu_seconds = 0;
     std::uint64_t file_bytes = 0;
     std::uint32_t open_files = 256;
-    std::uint32_t wall_ms = 0;      // killed after this, 0: no limit (builder)
-    UniqueFd control;               // becomes descriptor 3; may be invalid (builder)
-    UniqueFd standard_output;       // the builder's answer; invalid: joined with stderr
+    std::uint32_t wall_ms = 0;  // killed after this, 0: no limit (builder)
+    UniqueFd control;           // becomes descriptor 3; may be invalid (builder)
+    UniqueFd standard_output;   // the builder's answer; invalid: joined with stderr
 };
 
 // How a process ended. Words are ready for an operator.
 struct ExitReport {
     std::string name;
-    pid_t pid = 0;            // of the plugin as the host sees it, 0 if it never started
-    int exit_code = -1;       // valid when signal == 0
+    pid_t pid = 0;       // of the plugin as the host sees it, 0 if it never started
+    int exit_code = -1;  // valid when signal == 0
     int signal = 0;
     bool by_supervisor = false;  // we sent the signal
-    std::string syscall;      // named by seccomp: "ptrace", empty otherwise
-    std::string failure;      // the jail's own sentence when it could not start the plugin
-    std::string stderr_tail;  // last 4 KiB
+    std::string syscall;         // named by seccomp: "ptrace", empty otherwise
+    std::string failure;         // the jail's own sentence when it could not start the plugin
+    std::string stderr_tail;     // last 4 KiB
     std::int64_t lived_ms = 0;
     // One line: "killed by signal 9 (Killed)", "seccomp: ptrace", "exit code 1: <last stderr line>".
     [[nodiscard]] std::string summary() const;
@@ -63,14 +64,17 @@ struct ExitReport {
 class Process {
 public:
     virtual ~Process() = default;
-    [[nodiscard]] virtual pid_t pid() const = 0;       // the plugin itself, as the host sees it; 0 until the jail reported it
+    [[nodiscard]] virtual pid_t pid()
+        const = 0;  // the plugin itself, as the host sees it; 0 until the jail reported it
     [[nodiscard]] virtual pid_t jail_pid() const = 0;
-    virtual void kill_now() = 0;                       // SIGKILL to plugin and jail; the exit callback follows
-    [[nodiscard]] virtual const std::vector<std::string>& missing_walls() const = 0;  // in words, for status
+    virtual void kill_now() = 0;  // SIGKILL to plugin and jail; the exit callback follows
+    [[nodiscard]] virtual const std::vector<std::string>& missing_walls()
+        const = 0;  // in words, for status
 };
 
 // A line of the process's stderr, already cut at 4 KiB; at most `stderr_lines_per_second` reach it, the rest are counted.
-using LineSink = std::function<void(const std::string& name, const std::string& line, std::uint64_t dropped)>;
+using LineSink =
+    std::function<void(const std::string& name, const std::string& line, std::uint64_t dropped)>;
 
 class Spawner {
 public:
@@ -79,12 +83,14 @@ public:
         std::uint32_t uid_base = 900000;
         std::uint32_t stderr_lines_per_second = 100;
     };
-    static Result<std::unique_ptr<Spawner>> create(uv_loop_t* loop, Options options, LineSink lines);
+    static Result<std::unique_ptr<Spawner>> create(uv_loop_t* loop,
+                                                   Options options,
+                                                   LineSink lines);
     virtual ~Spawner() = default;
     // on_exit is called once, on the loop thread, after the process is reaped and never from within spawn().
     // The Process stays valid until the owner drops it.
-    virtual Result<std::unique_ptr<Process>> spawn(SpawnSpec spec,
-                                                   std::function<void(const ExitReport&)> on_exit) = 0;
+    virtual Result<std::unique_ptr<Process>> spawn(
+        SpawnSpec spec, std::function<void(const ExitReport&)> on_exit) = 0;
     // Walls this machine cannot give at all ("no user namespaces: ..."), for status.
     [[nodiscard]] virtual const std::vector<std::string>& missing_walls() const = 0;
 };

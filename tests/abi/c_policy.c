@@ -4,14 +4,15 @@
 
 #include "abi/capi/holdfast_plugin.h"
 
-static const char *configure(hf_plugin *plugin, void *user) {
+static const char* configure(hf_plugin* plugin, void* user) {
     (void)user;
-    if (strcmp(hf_policy(plugin), "least-loaded") != 0) return "this plugin knows the policy least-loaded only";
-    const char *mode = hf_setting(plugin, "mode");
+    if (strcmp(hf_policy(plugin), "least-loaded") != 0)
+        return "this plugin knows the policy least-loaded only";
+    const char* mode = hf_setting(plugin, "mode");
     return mode == NULL || strcmp(mode, "plain") == 0 ? NULL : "mode is plain or absent";
 }
 
-static void place(hf_plugin *plugin, const hf_message *message) {
+static void place(hf_plugin* plugin, const hf_message* message) {
     hf_place want;
     hf_candidate best = {0}, one;
     int found = 0;
@@ -29,10 +30,10 @@ static void place(hf_plugin *plugin, const hf_message *message) {
         hf_placed_nobody(plugin, message->req_id, "no candidate has room");
 }
 
-int main(int argc, char **argv) {
-    static const char *const policies[] = {"least-loaded", NULL};
+int main(int argc, char** argv) {
+    static const char* const policies[] = {"least-loaded", NULL};
     const hf_identity identity = {HF_PLACEMENT, "c-policy", "1", policies, configure, NULL};
-    hf_plugin *plugin = hf_attach(&identity, argc, argv);
+    hf_plugin* plugin = hf_attach(&identity, argc, argv);
     hf_message message;
     int first = 1;
     if (plugin == NULL) return hf_exit_code(NULL);

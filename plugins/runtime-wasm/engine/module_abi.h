@@ -50,7 +50,7 @@ struct hf_module_v1 {
     uint32_t global_count;
     const struct hf_global_v1* globals;
     void (*set_host)(const struct hf_host_v1* host);
-    void (*init)(void);                            /* once a process, registers function types */
+    void (*init)(void);                  /* once a process, registers function types */
     void (*instantiate)(void* instance); /* memory, data, table; runs no guest code */
     wasm_rt_memory_t* (*memory)(void* instance);
     wasm_rt_funcref_table_t* (*table)(void* instance); /* optional */
@@ -58,7 +58,7 @@ struct hf_module_v1 {
     uint32_t (*actor_event)(void* instance, uint32_t kind, uint32_t ptr, uint32_t len);
     void (*actor_free)(void* instance, uint32_t ptr, uint32_t len); /* optional */
     void (*actor_fresh)(void* instance);                            /* optional */
-    void (*start)(void* instance);                                  /* optional; image phase only, as the next two */
+    void (*start)(void* instance); /* optional; image phase only, as the next two */
     void (*initialize)(void* instance);
     void (*actor_prepare)(void* instance);
 };

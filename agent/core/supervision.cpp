@@ -146,6 +146,7 @@ void Supervision::greeted(const Greeted& event) {
         std::find(event.policies.begin(), event.policies.end(), policy) == event.policies.end()) {
         std::string known;
         for (const std::string& name : event.policies) known += (known.empty() ? "" : ", ") + name;
+        instance->refused = true;
         instance->fault = "has no policy '" + policy + "'; it offers: " + known;
         return kill(*instance, instance->fault, false);
     }
@@ -159,6 +160,7 @@ void Supervision::ready(const ReadyIn& event) {
     if (instance->phase != Phase::Warming) return violated({event.from, "Ready out of turn"});
     Slot& slot = slots_[instance->slot];
     if (!event.ok) {
+        instance->refused = true;
         instance->fault = "refused its configuration: " + event.error;
         return kill(*instance, instance->fault, false);
     }
@@ -198,6 +200,8 @@ void Supervision::exited(const Exited& event) {
     const bool own_fault = event.by_fault || !instance.fault.empty();
     // Also one that leaves unasked, with whatever exit code, has only itself to thank; it blames no request, though.
     const bool own_end = own_fault || (event.on_its_own && !instance.ending);
+    // Saying no to a name or a setting is what a good build does.
+    const bool bad_build = own_end && !instance.refused;
     const std::string reason = instance.fault.empty() ? event.summary : instance.fault;
     // A gateway that has finished leaves by itself while the node stops.
     const bool finished = event.on_its_own && ended_kinds_.contains(slot.spec.kind);
@@ -214,7 +218,7 @@ void Supervision::exited(const Exited& event) {
 
     if (instance.part == Instance::Part::Candidate) {
         if (slot.swap) {
-            if (own_end) brand(instance.build, reason);
+            if (bad_build) brand(instance.build, reason);
             roll_back(slot, reason);
         }
         return;
@@ -225,14 +229,14 @@ void Supervision::exited(const Exited& event) {
     if (ended(slot)) return;
     if (slot.swap && slot.swap->stage == Stage::Full) {
         // The new build was in charge: its death rolls back, an outside SIGKILL brands nothing.
-        if (own_end) brand(instance.build, reason);
+        if (bad_build) brand(instance.build, reason);
         return roll_back(slot, reason);
     }
     if (bad_.contains(instance.build.identity()) &&
         instance.build.identity() == slot.current.identity())
         return revert_or_fail(slot_no, reason);
     if (own_end && is_policy(slot) && slot.previous) {
-        brand(instance.build, reason);
+        if (bad_build) brand(instance.build, reason);
         return revert_or_fail(slot_no, reason);
     }
     const bool healthy = instance.ready != 0 && env_.now - instance.ready >= kHealthy;

@@ -7,7 +7,8 @@
 // than 5 s after Ready: ten of those in 120 s and the seat is failed, visible, reset by hand.
 //
 // A build that stalls, lies or breaks the ABI is branded: it is not chosen again by itself, also after a restart of the
-// node. A swapped build that crashes by its own fault is branded as well. SIGKILL from outside brands nothing.
+// node. A swapped build that crashes by its own fault is branded as well. SIGKILL from outside brands nothing, nor does
+// a build that refuses a policy's name or a setting in words.
 // Knows nothing of units or requests; it tells its listener who serves and who is gone.
 #pragma once
 
@@ -58,6 +59,7 @@ public:
         bool killed = false;
         Time end_by = kNever;  // asked to end: killed when it has not by then
         std::string fault;     // why we kill it, when it is its own fault
+        bool refused = false;  // it said no to its policy's name or to a setting: blames the operator, not the build
         // Watchdog.
         std::uint64_t open_requests = 0;
         Time busy_since = 0;    // since when requests have been open without an answer

@@ -160,6 +160,7 @@ class Swap(Case):
         self.assertIn("least-loaded", said, "it tells what there is")
         said = refused(self, node, "swap", "placement", "--policy", "least-loaded", "--set", "speed=9")
         self.assertIn("speed", said)
+        self.assertFalse(node.cli("plugins")["remembered_bad_builds"], "a slip of the operator says nothing on the build")
         self.assertIn("no earlier build", refused(self, node, "rollback", "placement"))
         self.assertIn("no plugin slot named 'nothing'", refused(self, node, "rollback", "nothing"))
         code, _, said = node.cli("swap", "placement", "--policy", "x", "--binary", "/no/such/file", check=False)

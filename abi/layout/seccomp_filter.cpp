@@ -41,7 +41,6 @@ Result<void> add(scmp_filter_ctx ctx, std::uint32_t action, const Rule& rule) {
     scmp_arg_cmp compare{when.arg, SCMP_CMP_EQ, when.value, 0};
     switch (when.test) {
         case Condition::Test::Always:
-            break;
         case Condition::Test::Equal:
             break;
         case Condition::Test::NotEqual:

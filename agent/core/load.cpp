@@ -13,7 +13,7 @@ constexpr std::size_t kFetchesMax = 16;  // entries asked for at once by one uni
 constexpr unsigned kSealTries =
     64;  // a ghost has one open commit; more than a few losses is a broken store
 constexpr std::size_t kPieceBytes =
-    40 * 1024;  // of one Activate; the next blob may add 48 KiB only when alone
+    40UL * 1024;  // of one Activate; the next blob may add 48 KiB only when alone
 constexpr std::size_t kBlobOverhead = 64;
 // Entries of one log. A base every 256 entries keeps a log a few hundred long, and seals are rare; a storage that lists
 // for ever must not fill this process.

@@ -192,7 +192,7 @@ void Units::send_next(Unit& unit) {
     env_.emit(std::move(deliver));
 }
 
-void Units::put_output(Unit& unit, Mail mail, ReplyOut reply) {
+void Units::put_output(Unit& unit, const Mail& mail, ReplyOut reply) {
     Output output;
     output.waiting = mail.waiting;
     output.needs = unit.last_ordinal;
@@ -242,7 +242,7 @@ void Units::delivered(DeliveredIn& event) {
             reply.text = std::move(event.error);
             break;
     }
-    put_output(*unit, std::move(mail), std::move(reply));
+    put_output(*unit, mail, std::move(reply));
 }
 
 void Units::checkpointed(CheckpointedIn& event) {
@@ -300,7 +300,7 @@ void Units::requeue_running(Unit& unit) {
         reply.reason = ReplyReason::ActorFailed;
         reply.text = poison ? "the event ended the runtime three times and is not tried again"
                             : "the event was tried as often as allowed";
-        return put_output(unit, std::move(mail), std::move(reply));
+        return put_output(unit, mail, std::move(reply));
     }
     unit.mailbox_bytes += mail.waiting.bytes;
     unit.mailbox.push_front(std::move(mail));

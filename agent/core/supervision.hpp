@@ -59,7 +59,8 @@ public:
         bool killed = false;
         Time end_by = kNever;  // asked to end: killed when it has not by then
         std::string fault;     // why we kill it, when it is its own fault
-        bool refused = false;  // it said no to its policy's name or to a setting: blames the operator, not the build
+        bool refused =
+            false;  // it said no to its policy's name or to a setting: blames the operator, not the build
         // Watchdog.
         std::uint64_t open_requests = 0;
         Time busy_since = 0;    // since when requests have been open without an answer

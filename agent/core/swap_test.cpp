@@ -110,7 +110,8 @@ TEST_CASE(
             CHECK(done->text.starts_with("RolledBack"));
             CHECK(rig.serving(Kind::Placement) == old);
             // Killed from outside, or it only said no to its settings: the build is not to blame.
-            const bool blameless = how == How::Killed || (when == When::Configure && how == How::Lie);
+            const bool blameless =
+                how == How::Killed || (when == When::Configure && how == How::Lie);
             CHECK(rig.core.supervision().bad_builds().size() == (blameless ? 0U : 1U));
             if (id == 0) id = rig.ask("a", rig.now + 20 * kSecond);
             REQUIRE(rig.reply(id) != nullptr);

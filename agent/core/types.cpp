@@ -29,7 +29,7 @@ std::string Build::identity() const {
     auto sorted = settings;
     std::sort(sorted.begin(), sorted.end());
     std::string out = binary_hash + "|" + policy;
-    for (const auto& [key, value] : sorted) out += "|" + key + "=" + value;
+    for (const auto& [key, value] : sorted) out.append("|").append(key).append("=").append(value);
     return out;
 }
 

@@ -141,7 +141,7 @@ private:
         OpId op, Handle from, RuntimeAsk ask, std::uint64_t activation, RuntimeOp& was);
     void leave_runtime(Unit& unit, bool tell_runtime);
     void go_cold(Unit& unit, bool tell_runtime);
-    void put_output(Unit& unit, Mail mail, ReplyOut reply);
+    void put_output(Unit& unit, const Mail& mail, ReplyOut reply);
     void requeue_running(Unit& unit);
 
     // commit.cpp

@@ -47,7 +47,8 @@ struct StoreRequest {
     Handle to;
     OpId op = 0;
     StoreVerb verb = StoreVerb::Get;
-    std::string key;  // List: the prefix
+    std::string key;                // List: the prefix
+    std::vector<std::string> also;  // Delete: more keys
     Bytes body;
     Condition condition = Condition::None;
     std::string etag;

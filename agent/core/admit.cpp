@@ -168,7 +168,7 @@ bool Units::forget_one_idle() {
     bool leaving = false;
     for (const UnitId id : idle_) {
         Unit* unit = unit_of(id);
-        if (at_rest(*unit) && unit->deletes_open == 0 && !unit->placing) {
+        if (at_rest(*unit) && !unit->deleting && !unit->placing) {
             if (unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed)) {
                 forget(*unit);
                 return true;

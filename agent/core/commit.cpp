@@ -8,7 +8,6 @@
 namespace hf::core {
 
 namespace {
-constexpr std::size_t kDeletesMax = 8;  // of one unit at once: compaction is no reason to hurry
 constexpr std::size_t kChangesPerEntry = 64;  // verifier bound of an entry's tables
 }  // namespace
 
@@ -141,20 +140,20 @@ void Units::compact(Unit& unit) {
         }
         unit.slots = std::move(kept);
     }
-    while (!unit.garbage.empty() && unit.deletes_open < kDeletesMax) {
-        const std::uint64_t seq = unit.garbage.front();
+    if (unit.garbage.empty() || unit.deleting) return;
+    std::vector<std::string> keys;
+    while (!unit.garbage.empty() && keys.size() < kEraseKeysMax) {
+        keys.push_back(key::entry(env_.config.app, unit.key, unit.garbage.front()));
         unit.garbage.pop_front();
-        ++unit.deletes_open;
-        store_.erase(
-            key::entry(env_.config.app, unit.key, seq), [this, id = unit.id](StoreAnswer& answer) {
-                Unit* found = unit_of(id);
-                if (found == nullptr) return;
-                --found->deletes_open;
-                (void)
-                    answer;  // one that failed is covered still and is found again by the next load
-                compact(*found);
-            });
     }
+    unit.deleting = true;
+    // Those that were not deleted are covered still and are found again by the next load.
+    store_.erase(std::move(keys), [this, id = unit.id](StoreAnswer&) {
+        Unit* found = unit_of(id);
+        if (found == nullptr) return;
+        found->deleting = false;
+        compact(*found);
+    });
 }
 
 }  // namespace hf::core

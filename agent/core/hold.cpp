@@ -151,7 +151,7 @@ void Units::release(Unit& unit) {
                        found->sealed = false;
                        found->slots.clear();
                        if (found->has_work()) return pump(*found);
-                       if (found->deletes_open == 0 && !found->placing) forget(*found);
+                       if (!found->deleting && !found->placing) forget(*found);
                    });
 }
 

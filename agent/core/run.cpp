@@ -31,8 +31,7 @@ void Units::make_room(RuntimeLoad& load, std::uint32_t resident_max) {
     auto at = load.order.begin();
     while (load.resident > resident_max && at != load.order.end() && looks++ < kLooks) {
         Unit& unit = *unit_of(*at++);
-        if (unit.memory == Memory::Resident && at_rest(unit) && unit.deletes_open == 0)
-            go_cold(unit, true);
+        if (unit.memory == Memory::Resident && at_rest(unit) && !unit.deleting) go_cold(unit, true);
     }
 }
 

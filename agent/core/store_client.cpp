@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "abi/base/check.hpp"
+
 namespace hf::core {
 
 namespace {
@@ -43,10 +45,13 @@ OpId StoreClient::put(std::string key,
     return submit(std::move(request), std::move(done));
 }
 
-OpId StoreClient::erase(std::string key, Done done) {
+OpId StoreClient::erase(std::vector<std::string> keys, Done done) {
+    HF_CHECK(!keys.empty() && keys.size() <= kEraseKeysMax, "1 to kEraseKeysMax keys");
     StoreRequest request;
     request.verb = StoreVerb::Delete;
-    request.key = std::move(key);
+    request.key = std::move(keys.back());
+    keys.pop_back();
+    request.also = std::move(keys);
     return submit(std::move(request), std::move(done));
 }
 

@@ -10,11 +10,15 @@
 #include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
 
 namespace hf::core {
+
+// Keys of one Delete: 64 of the longest, less than 500 bytes each, fill half a record.
+constexpr std::size_t kEraseKeysMax = 64;
 
 class StoreClient {
 public:
@@ -31,7 +35,8 @@ public:
              std::string etag,
              WriteId write_id,
              Done done);
-    OpId erase(std::string key, Done done);
+    // One request for all of `keys` (one at least, kEraseKeysMax at most), decided or not as a whole.
+    OpId erase(std::vector<std::string> keys, Done done);
     OpId list(std::string prefix, std::string after, std::uint32_t limit, Done done);
     OpId probe(Done done);
 

@@ -220,6 +220,7 @@ private:
                 objects_[request.key] = request.body;
         } else if (request.verb == StoreVerb::Delete) {
             objects_.erase(request.key);
+            for (const std::string& key : request.also) objects_.erase(key);
         } else if (request.verb == StoreVerb::List) {
             for (const auto& [key, body] : objects_) {
                 if (key.starts_with(request.key)) answer.objects.push_back({key, body.size(), "e"});

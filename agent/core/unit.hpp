@@ -100,8 +100,8 @@ struct Unit {
     };
     std::deque<Slot> slots;             // keys present in the log, ascending
     std::deque<std::uint64_t> garbage;  // covered by a base, to be deleted
-    std::size_t deletes_open = 0;
-    std::optional<EntryAlarm> alarm;  // folds, carried by bases
+    bool deleting = false;              // one Delete at once: compaction is no reason to hurry
+    std::optional<EntryAlarm> alarm;    // folds, carried by bases
     std::map<std::string, std::uint64_t> applied;
     std::map<std::pair<std::string, std::uint64_t>, OutboxItem> outbox;
 

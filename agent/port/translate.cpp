@@ -162,8 +162,11 @@ Sent send(Channel& channel, const core::StoreRequest& action) {
     switch (action.verb) {
         case core::StoreVerb::Get:
             return channel.request(action.op, abi::CreateGet(fbb, key), 0, 0);
-        case core::StoreVerb::Delete:
-            return channel.request(action.op, abi::CreateDelete(fbb, key), 0, 0);
+        case core::StoreVerb::Delete: {
+            const auto also = action.also.empty() ? 0 : fbb.CreateVectorOfStrings(action.also);
+            return channel.request(
+                action.op, abi::CreateDelete(fbb, key, abi::Condition::None, 0, also), 0, 0);
+        }
         case core::StoreVerb::Probe:
             return channel.request(action.op, abi::CreateProbe(fbb), 0, 0);
         case core::StoreVerb::List: {

@@ -250,7 +250,41 @@ void StorageLocal::on_delete(std::uint64_t req_id, const abi::Delete& erase) {
     write.key = view(erase.key());
     write.etag = view(erase.etag());
     write.condition = static_cast<Condition>(erase.condition());
+    if (erase.also() == nullptr || erase.also()->size() == 0) return submit(std::move(write));
+    const std::size_t more = erase.also()->size();
+    if (more > kDeleteAlsoMax)
+        return answer({req_id,
+                       WriteKind::Delete,
+                       {Outcome::Refused,
+                        {},
+                        {},
+                        std::to_string(more) + " further keys to delete, at most " +
+                            std::to_string(kDeleteAlsoMax) + " are taken"}});
+    deletes_.emplace(req_id, OpenDelete{more + 1, {Outcome::NotFound, {}, {}, {}}});
     submit(std::move(write));
+    for (const flatbuffers::String* key : *erase.also()) {
+        Write next;
+        next.token = req_id;
+        next.kind = WriteKind::Delete;
+        next.key = view(key);
+        submit(std::move(next));
+    }
+}
+
+// One of several keys of a Delete is decided; true once all are, with the answer to them in `one`.
+bool StorageLocal::last_of_delete(Finished& one) {
+    const auto it = deletes_.find(one.token);
+    if (it == deletes_.end()) return true;
+    OpenDelete& open = it->second;
+    const auto success = [](Outcome outcome) {
+        return outcome == Outcome::Applied || outcome == Outcome::NotFound;
+    };
+    if (success(open.result.outcome) && one.result.outcome != Outcome::NotFound)
+        open.result = std::move(one.result);
+    if (--open.left != 0) return false;
+    one.result = std::move(open.result);
+    deletes_.erase(it);
+    return true;
 }
 
 void StorageLocal::submit(Write write) {
@@ -269,7 +303,8 @@ void StorageLocal::submit(Write write) {
                       " bytes wait for the disk already; nothing was taken, try again");
 }
 
-void StorageLocal::answer(const Finished& finished) {
+void StorageLocal::answer(Finished finished) {
+    if (finished.kind == WriteKind::Delete && !last_of_delete(finished)) return;
     flatbuffers::FlatBufferBuilder& builder = context_->builder();
     const WriteResult& result = finished.result;
     if (result.outcome == Outcome::Refused) ++counts_.refused;
@@ -303,9 +338,9 @@ void StorageLocal::on_committed() {
         const std::lock_guard lock(delivered_mutex_);
         batches.swap(delivered_);
     }
-    for (const std::vector<Finished>& batch : batches) {
+    for (std::vector<Finished>& batch : batches) {
         committer_->settled(batch);
-        for (const Finished& one : batch) answer(one);
+        for (Finished& one : batch) answer(std::move(one));
     }
     counts_changed_ = true;
     if (bucket_->broken()) give_up();

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,6 +27,9 @@ namespace hf::bucket {
 
 // Reads Configure.settings. Invalid names the setting and, if it is unknown, those that exist.
 Result<Options> read_settings(const abi::Configure& configure);
+
+// Further keys of one Delete, as the schema says.
+inline constexpr std::size_t kDeleteAlsoMax = 255;
 
 class StorageLocal final : public sdk::Plugin {
 public:
@@ -43,13 +47,20 @@ private:
         std::uint64_t puts = 0, gets = 0, lists = 0, deletes = 0, refused = 0;
     };
 
+    // A Delete of several keys: answered once, when the last of them is decided.
+    struct OpenDelete {
+        std::size_t left = 0;
+        WriteResult result;
+    };
+
     void on_get(std::uint64_t req_id, const abi::Get& get);
     void on_list(std::uint64_t req_id, const abi::List& list);
     void on_probe(std::uint64_t req_id);
     void on_put(std::uint64_t req_id, const abi::Put& put);
     void on_delete(std::uint64_t req_id, const abi::Delete& erase);
     void submit(Write write);
-    void answer(const Finished& finished);
+    void answer(Finished finished);
+    bool last_of_delete(Finished& one);
     void deliver(std::vector<Finished> finished);  // the committer's thread
     void on_committed();
     void report_counters();
@@ -63,6 +74,7 @@ private:
     std::vector<std::vector<Finished>> delivered_;
     std::unique_ptr<Bucket> bucket_;
     std::unique_ptr<Committer> committer_;
+    std::map<std::uint64_t, OpenDelete> deletes_;  // by request, of more than one key
     Counts counts_;
     bool counts_changed_ = false;
     std::int64_t counts_sent_ns_ = 0;

@@ -182,7 +182,9 @@ DeletedReply LinkedStorage::erase(const DeleteCall& call) {
     const std::uint64_t id = next_req_++;
     const auto key = builder.CreateString(call.key);
     const auto etag = word(builder, call.etag);
-    started_.channel->request(id, abi::CreateDelete(builder, key, call.condition, etag), 0, 0);
+    const auto also = call.also.empty() ? 0 : builder.CreateVectorOfStrings(call.also);
+    started_.channel->request(
+        id, abi::CreateDelete(builder, key, call.condition, etag, also), 0, 0);
     return await<DeletedReply>(id, abi::Body::Deleted, [](const port::Received& received) {
         const auto& deleted = received.as<abi::Deleted>();
         return DeletedReply{deleted.outcome(), text(deleted.reason())};

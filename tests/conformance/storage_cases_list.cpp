@@ -162,7 +162,7 @@ void listings_follow_writes(StorageUnderTest& store, Report& report, const std::
         const StoredReply stored = store.put(create_of(key, "x"));
         const ListedReply listed = store.list({key, "", 1});
         EXPECT(listed.objects.size() == 1 && listed.objects.front().etag == stored.etag);
-        store.erase({key, abi::Condition::None, {}});
+        store.erase({key, abi::Condition::None, {}, {}});
         EXPECT(store.list({key, "", 1}).objects.empty());
     }
 }

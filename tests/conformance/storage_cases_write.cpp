@@ -35,7 +35,7 @@ void put_is_read_back(StorageUnderTest& store, Report& report, const std::string
 void what_is_not_there(StorageUnderTest& store, Report& report, const std::string& prefix) {
     EXPECT(store.get(prefix + "none").outcome == Outcome::NotFound);
     EXPECT(store.get(prefix + "none").body.empty());
-    EXPECT(store.erase({prefix + "none", Condition::None, {}}).outcome == Outcome::NotFound);
+    EXPECT(store.erase({prefix + "none", Condition::None, {}, {}}).outcome == Outcome::NotFound);
     EXPECT(store.put(replace_of(prefix + "none", "x", "\"0\"")).outcome == Outcome::NotFound);
     EXPECT(store.get(prefix + "none").outcome == Outcome::NotFound);
 }
@@ -130,7 +130,7 @@ void equal_bytes_have_new_etags(StorageUnderTest& store,
     store.put(put_of(prefix + "k", "a"));
     EXPECT(store.put(replace_of(prefix + "k", "c", first.etag)).outcome ==
            Outcome::PreconditionFailed);
-    EXPECT(store.erase({prefix + "k", Condition::None, {}}).outcome == Outcome::Applied);
+    EXPECT(store.erase({prefix + "k", Condition::None, {}, {}}).outcome == Outcome::Applied);
     etags.insert(first.etag);
     EXPECT(!etags.contains(store.put(put_of(prefix + "k", "a")).etag));
 }
@@ -235,22 +235,49 @@ void keys_up_to_the_limit(StorageUnderTest& store, Report& report, const std::st
 void deletes(StorageUnderTest& store, Report& report, const std::string& prefix) {
     const PutCall first = create_of(prefix + "k", "1");
     store.put(first);
-    EXPECT(store.erase({prefix + "k", Condition::None, {}}).outcome == Outcome::Applied);
+    EXPECT(store.erase({prefix + "k", Condition::None, {}, {}}).outcome == Outcome::Applied);
     EXPECT(store.get(prefix + "k").outcome == Outcome::NotFound);
-    EXPECT(store.erase({prefix + "k", Condition::None, {}}).outcome == Outcome::NotFound);
+    EXPECT(store.erase({prefix + "k", Condition::None, {}, {}}).outcome == Outcome::NotFound);
     EXPECT(store.put(create_of(prefix + "k", "2")).outcome == Outcome::Applied);
     EXPECT(store.get(prefix + "k").body == "2");
+}
+
+void several_are_deleted_at_once(StorageUnderTest& store,
+                                 Report& report,
+                                 const std::string& prefix) {
+    std::vector<std::string> also;
+    for (int i = 0; i < 255; ++i) {
+        also.push_back(prefix + std::to_string(i));
+        if (i % 2 == 0) store.put(put_of(also.back(), "x"));
+    }
+    store.put(put_of(prefix + "kept", "x"));
+    EXPECT(store.erase({prefix + "none", Condition::None, {}, also}).outcome == Outcome::Applied);
+    EXPECT(list_keys(store, report, prefix, 0) == std::vector<std::string>{prefix + "kept"});
+    EXPECT(store.erase({prefix + "none", Condition::None, {}, also}).outcome == Outcome::NotFound);
+    EXPECT(store.erase({prefix + "kept", Condition::None, {}, also}).outcome == Outcome::Applied);
+    EXPECT(store.get(prefix + "kept").outcome == Outcome::NotFound);
+}
+
+void too_many_at_once_are_refused(StorageUnderTest& store,
+                                  Report& report,
+                                  const std::string& prefix) {
+    store.put(put_of(prefix + "k", "x"));
+    const DeletedReply answer = store.erase(
+        {prefix + "k", Condition::None, {}, std::vector<std::string>(256, prefix + "j")});
+    EXPECT(answer.outcome == Outcome::Refused);
+    EXPECT(answer.reason.find("255") != std::string::npos);
+    EXPECT(store.get(prefix + "k").outcome == Outcome::Applied);
 }
 
 void conditional_deletes(StorageUnderTest& store, Report& report, const std::string& prefix) {
     const StoredReply first = store.put(create_of(prefix + "k", "1"));
     const StoredReply second = store.put(replace_of(prefix + "k", "2", first.etag));
-    EXPECT(store.erase({prefix + "k", Condition::IfMatch, first.etag}).outcome ==
+    EXPECT(store.erase({prefix + "k", Condition::IfMatch, first.etag, {}}).outcome ==
            Outcome::PreconditionFailed);
     EXPECT(store.get(prefix + "k").body == "2");
-    EXPECT(store.erase({prefix + "k", Condition::IfMatch, second.etag}).outcome ==
+    EXPECT(store.erase({prefix + "k", Condition::IfMatch, second.etag, {}}).outcome ==
            Outcome::Applied);
-    EXPECT(store.erase({prefix + "k", Condition::IfMatch, second.etag}).outcome ==
+    EXPECT(store.erase({prefix + "k", Condition::IfMatch, second.etag, {}}).outcome ==
            Outcome::NotFound);
 }
 
@@ -282,6 +309,8 @@ constexpr ContractCase kCases[] = {
     {"bodies_up_to_the_limit", nullptr, bodies_up_to_the_limit},
     {"keys_up_to_the_limit", nullptr, keys_up_to_the_limit},
     {"deletes", nullptr, deletes},
+    {"several_are_deleted_at_once", nullptr, several_are_deleted_at_once},
+    {"too_many_at_once_are_refused", nullptr, too_many_at_once_are_refused},
     {"conditional_deletes", &Traits::conditional_deletes, conditional_deletes},
     {"probe_tells", nullptr, probe_tells},
 };

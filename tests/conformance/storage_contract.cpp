@@ -70,7 +70,7 @@ Verdict run_case(const ContractCase& one, StorageUnderTest& store, Report& repor
     const std::string prefix = std::string("conformance/") + one.name + tag.data();
     one.run(store, report, prefix);
     for (const std::string& key : list_keys(store, report, prefix, 0)) {
-        const DeletedReply gone = store.erase({key, abi::Condition::None, {}});
+        const DeletedReply gone = store.erase({key, abi::Condition::None, {}, {}});
         EXPECT(gone.outcome == abi::Outcome::Applied);
     }
     EXPECT(list_keys(store, report, prefix, 0).empty());

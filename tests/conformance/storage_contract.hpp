@@ -44,6 +44,7 @@ struct DeleteCall {
     std::string key;
     abi::Condition condition = abi::Condition::None;
     std::string etag;
+    std::vector<std::string> also;
 };
 struct DeletedReply {
     abi::Outcome outcome = abi::Outcome::Unknown;

@@ -19,10 +19,11 @@ void Bucket::serve(const core::StoreRequest& request, bool disk_full, core::Stor
         case StoreVerb::Put:
             return put(request, disk_full, answer);
         case StoreVerb::Delete:
-            answer.outcome = found == objects_.end() ? Outcome::NotFound : Outcome::Applied;
-            if (found == objects_.end()) return;
-            watcher_.deleted(request.key, found->second);
-            objects_.erase(found);
+            answer.outcome = Outcome::NotFound;
+            if (erase(request.key)) answer.outcome = Outcome::Applied;
+            for (const std::string& key : request.also) {
+                if (erase(key)) answer.outcome = Outcome::Applied;
+            }
             return;
         case StoreVerb::List:
             return list(request, answer);
@@ -31,6 +32,14 @@ void Bucket::serve(const core::StoreRequest& request, bool disk_full, core::Stor
             answer.conditional_writes = true;
             return;
     }
+}
+
+bool Bucket::erase(const std::string& key) {
+    const auto found = objects_.find(key);
+    if (found == objects_.end()) return false;
+    watcher_.deleted(key, found->second);
+    objects_.erase(found);
+    return true;
 }
 
 void Bucket::put(const core::StoreRequest& request, bool disk_full, core::StoreAnswer& answer) {

@@ -32,6 +32,7 @@ public:
     [[nodiscard]] const std::map<std::string, Object>& objects() const { return objects_; }
 
 private:
+    bool erase(const std::string& key);
     void put(const core::StoreRequest& request, bool disk_full, core::StoreAnswer& answer);
     void list(const core::StoreRequest& request, core::StoreAnswer& answer) const;
 

@@ -33,8 +33,9 @@ MUTANTS = {
           "            if (!event.changes.empty()) append_changes("),
          ("run.cpp", "    Output output;\n    output.waiting = mail.waiting;",
           "    if (g_read_only && reply.reason == ReplyReason::Ok) {\n"
-          "        answer(mail.waiting, std::move(reply));\n"
-          "        forget_waiting(mail.waiting);\n"
+          "        Waiting waiting = mail.waiting;\n"
+          "        answer(waiting, std::move(reply));\n"
+          "        forget_waiting(waiting);\n"
           "        return pump(unit);\n"
           "    }\n"
           "    Output output;\n    output.waiting = mail.waiting;")]),

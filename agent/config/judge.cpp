@@ -19,7 +19,7 @@ namespace {
 
 // Every class is a module in one Configure record of 64 KiB; an entry takes at most 500 bytes.
 constexpr std::size_t kClassesMax = 100;
-constexpr std::int64_t kWasmPage = 64 * 1024;
+constexpr std::int64_t kWasmPage = 64LL * 1024;
 
 [[nodiscard]] const Value& at(const std::map<std::string, Value, std::less<>>& values,
                               std::string_view key) {
@@ -203,11 +203,10 @@ void Judge::must_be_file(const std::string& name, const Value& value, bool execu
     if (!options_->check_files || !value.good) return;
     struct stat facts {};
     std::string wrong;
-    if (::stat(value.text.c_str(), &facts) != 0)
-        wrong = std::generic_category().message(errno);
-    else if (!S_ISREG(facts.st_mode))
+    const bool found = ::stat(value.text.c_str(), &facts) == 0;
+    if (found && !S_ISREG(facts.st_mode))
         wrong = "it is not a file";
-    else if (::access(value.text.c_str(), executable ? X_OK : R_OK) != 0)
+    else if (!found || ::access(value.text.c_str(), executable ? X_OK : R_OK) != 0)
         wrong = std::generic_category().message(errno);
     if (!wrong.empty())
         complaints_->add(value.place,

@@ -185,9 +185,10 @@ class CrashLoop(Case):
             return row
         wanted = 10 if LONG else 6
         wait_for("it was started again", lambda: look()["restarts"] >= wanted, 120)
-        # Before start n+1 it waits at least 100 ms doubled n times, up to 10 s; the first start may have been seen late.
+        # After death n, which counts as a restart, it waits 100 ms doubled n - 1 times, up to 10 s; the first may have been
+        # seen late.
         first, last = min(n for n in starts if n > 0), max(starts)
-        waited = sum(min(0.1 * 2 ** n, 10) for n in range(first, last))
+        waited = sum(min(0.1 * 2 ** (n - 1), 10) for n in range(first, last))
         self.assertGreater(starts[last] - starts[first], 0.8 * waited, starts)
         row = node.plugins()["placement"]
         self.assertEqual(row["last_exit"], "exit code 1: hostile: I cannot find my moon")

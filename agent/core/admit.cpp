@@ -89,6 +89,7 @@ void Units::refuse(const RequestIn& request,
 void Units::emit_reply(ReplyOut reply) {
     if (reply.text.size() > kReplyTextBytes)
         reply.text.replace(kReplyTextBytes - 3, std::string::npos, "...");
+    supervision_.told(reply.to);
     env_.emit(std::move(reply));
 }
 

@@ -43,7 +43,8 @@ struct Violated {
 // Answer to AskProgress.
 struct ProgressIs {
     Handle from;
-    std::uint64_t counter = 0;
+    std::uint64_t counter = 0;  // its own claim
+    bool unread = false;        // something that was sent to it has not been read
 };
 
 // --- gateway -----------------------------------------------------------------------------------------------------------

@@ -387,6 +387,11 @@ void Supervision::closed(Handle handle) {
     instance->progress_asked = false;
 }
 
+void Supervision::told(Handle handle) {
+    Instance* instance = instance_of(handle);
+    if (instance != nullptr && instance->told_since == kNever) instance->told_since = env_.now;
+}
+
 Time Supervision::stall_limit(Kind kind) const {
     const Limits& limits = env_.config.limits;
     if (kind == Kind::Storage) return limits.storage_stall;
@@ -400,6 +405,7 @@ Time Supervision::stall_limit(Kind kind) const {
 // without one answer it is no longer believed.
 void Supervision::check_watchdog(Instance& instance) {
     const Kind kind = slots_[instance.slot].spec.kind;
+    if (kind == Kind::Gateway) return check_reader(instance);
     if (instance.open_requests == 0 || instance.killed ||
         (kind != Kind::Storage && kind != Kind::Runtime))
         return;
@@ -418,9 +424,33 @@ void Supervision::check_watchdog(Instance& instance) {
         instance.busy_since = env_.now - stall_limit(kind) + env_.config.limits.stall_grace;
 }
 
+// Nobody waits for a gateway's answer; one that hangs is known by answers that it does not read. The same two looks.
+void Supervision::check_reader(Instance& instance) {
+    if (instance.killed || instance.told_since == kNever ||
+        env_.now - instance.told_since < env_.config.limits.stall_grace)
+        return;
+    instance.told_since = env_.now;
+    env_.emit(AskProgress{instance.handle});
+}
+
+void Supervision::reader_is(Instance& instance, const ProgressIs& event) {
+    if (!event.unread) {
+        instance.told_since = kNever;
+        instance.progress_asked = false;
+    } else if (instance.progress_asked && instance.progress == event.counter) {
+        instance.fault = "stalled: its answers lie unread and it makes no progress";
+        kill(instance, instance.fault, true);
+    } else {
+        instance.progress_asked = true;
+        instance.progress = event.counter;
+    }
+}
+
 void Supervision::progress_is(const ProgressIs& event) {
     Instance* instance = instance_of(event.from);
-    if (instance == nullptr || !instance->progress_asked || instance->killed) return;
+    if (instance == nullptr || instance->killed) return;
+    if (slots_[instance->slot].spec.kind == Kind::Gateway) return reader_is(*instance, event);
+    if (!instance->progress_asked) return;
     if (instance->progress == event.counter) {
         instance->fault = "stalled: no answer and no progress";
         return kill(*instance, instance->fault, true);
@@ -481,6 +511,8 @@ Time Supervision::next_deadline() const {
         const Kind kind = slots_[instance.slot].spec.kind;
         if (instance.open_requests != 0 && (kind == Kind::Storage || kind == Kind::Runtime))
             soonest = std::min(soonest, instance.busy_since + stall_limit(kind));
+        if (instance.told_since != kNever)
+            soonest = std::min(soonest, instance.told_since + limits.stall_grace);
     }
     for (const Slot& slot : slots_) {
         if (!ended(slot)) {

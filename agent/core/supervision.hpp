@@ -63,8 +63,9 @@ public:
             false;  // it said no to its policy's name or to a setting: blames the operator, not the build
         // Watchdog.
         std::uint64_t open_requests = 0;
-        Time busy_since = 0;    // since when requests have been open without an answer
-        Time silent_since = 0;  // the same, not moved on by looks at its progress
+        Time busy_since = 0;       // since when requests have been open without an answer
+        Time silent_since = 0;     // the same, not moved on by looks at its progress
+        Time told_since = kNever;  // gateway: since when answers went out that may lie unread
         std::uint64_t progress = 0;
         bool progress_asked = false;
     };
@@ -131,6 +132,8 @@ public:
     // Watchdog bookkeeping: called by whoever sends requests.
     void opened(Handle handle);
     void closed(Handle handle);
+    // A gateway was sent an answer, which it ought to read.
+    void told(Handle handle);
 
     [[nodiscard]] Handle serving_one(Kind kind) const;           // of seat order, invalid when none
     [[nodiscard]] std::vector<Handle> serving(Kind kind) const;  // main instances in seat order
@@ -147,6 +150,8 @@ private:
     void start_seat(std::size_t slot_no, std::uint32_t seat_no);
     void kill(Instance& instance, const std::string& why, bool dump);
     void brand(const Build& build, const std::string& why);
+    void check_reader(Instance& instance);
+    void reader_is(Instance& instance, const ProgressIs& event);
     void begin_swap(std::uint64_t command,
                     std::size_t slot_no,
                     const Build& build,

@@ -174,6 +174,7 @@ public:
     std::vector<std::pair<Time, Action>> done;
     std::function<bool(const Action&)> hook;  // true: taken care of
     std::uint64_t progress = 1;
+    bool unread = false;
 
 private:
     void play(const Action& action) {
@@ -189,7 +190,7 @@ private:
         } else if (const auto* shed = std::get_if<SendShed>(&action)) {
             feed(Exited{.from = shed->to, .summary = "exit 0"});
         } else if (const auto* progress_ask = std::get_if<AskProgress>(&action)) {
-            feed(ProgressIs{progress_ask->to, progress});
+            feed(ProgressIs{progress_ask->to, progress, unread});
         } else if (const auto* request = std::get_if<StoreRequest>(&action)) {
             store(*request);
         } else if (const auto* activate = std::get_if<Activate>(&action)) {

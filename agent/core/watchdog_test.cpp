@@ -135,3 +135,28 @@ TEST_CASE("a_runtime_that_answers_with_another_requests_answer_is_ended") {
         CHECK(rig.reply(id)->reason == ReplyReason::Ok);
     }
 }
+
+TEST_CASE("a_gateway_that_leaves_its_answers_unread_is_found_and_a_slow_or_idle_one_is_not") {
+    enum class Case { Hangs, Slow, Idle };
+    for (const Case one : {Case::Hangs, Case::Slow, Case::Idle}) {
+        CAPTURE(static_cast<int>(one));
+        Rig rig;
+        rig.run_for(kSecond);
+        const Handle gateway = rig.serving(Kind::Gateway);
+        rig.unread = one != Case::Idle;
+        rig.hook = [&](const Action& action) {
+            if (one == Case::Slow && std::holds_alternative<AskProgress>(action)) ++rig.progress;
+            return false;
+        };
+        const Time told = rig.now;
+        rig.ask("a", rig.now + 20 * kSecond);
+        rig.run_to(told + 4 * kSecond - 1);
+        CHECK(rig.all<Kill>().empty());
+        CHECK(rig.all<AskProgress>().size() == 1);
+        rig.run_to(told + 60 * kSecond);
+        CHECK(rig.all<Kill>().size() == (one == Case::Hangs ? 1U : 0U));
+        CHECK((rig.serving(Kind::Gateway) == gateway) == (one != Case::Hangs));
+        // One look for a burst of answers that were read, then silence.
+        if (one == Case::Idle) CHECK(rig.all<AskProgress>().size() == 1);
+    }
+}

@@ -260,8 +260,11 @@ void Daemon::act(core::Action& action) {
                 if (Link* link = link_of(a.to)) (void)port::send_stop(*link->channel, a.reason);
             },
             [this](const core::AskProgress& a) {
-                if (Link* link = link_of(a.to))
-                    step(core::ProgressIs{a.to, link->channel->progress()});
+                Link* link = link_of(a.to);
+                if (link == nullptr) return;
+                const auto usage = link->channel->usage();
+                const bool unread = usage.to_plugin_bytes + usage.queued_bytes != 0;
+                step(core::ProgressIs{a.to, link->channel->progress(), unread});
             },
             [this](const core::CommandDone& a) {
                 const auto it = commands_.find(a.command);

@@ -112,7 +112,7 @@ void Instance::ask_progress() {
     const auto life = life_;
     const auto handle = spawn_.handle;
     world_.after(1, [&world, life, handle, counter] {
-        if (world.life() == life) world.feed(core::ProgressIs{handle, counter});
+        if (world.life() == life) world.feed(core::ProgressIs{handle, counter, false});
     });
 }
 

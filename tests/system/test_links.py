@@ -136,6 +136,21 @@ class Stopped(Case):
             self.skipTest("storage is given 20 s before it counts as stalled: with --long")
         self.stalls("storage", {}, 60)
 
+    def test_gateway_stopped_for_good(self):
+        node = self.node({"limits": {"stall_grace": "500ms"}}, classes=("counter", "ledger"))
+        pid, fds = node.pid, node.fds()
+        load = Load(node, actors=16, threads=4).start()
+        wait_for("the load runs", lambda: load.count() > 50)
+        victim = node.plugin_pid("gateway")
+        os.kill(victim, signal.SIGSTOP)
+        wait_for("it was replaced", lambda: node.plugin_pid("gateway") not in (victim, 0), 20)
+        seen = load.count()
+        wait_for("answers go on", lambda: load.count() > seen + 50, 20)
+        self.assertIn("its answers lie unread", node.plugins()["gateway"]["last_exit"])
+        load.stop()
+        load.verify(self, allow=(200, 503, 504, 0))
+        self.common_checks(node, pid, fds)
+
     def test_placement_stopped_for_good(self):
         node = self.node()
         pid, fds = node.pid, node.fds()

@@ -1,6 +1,7 @@
 // Who is let in, who is told to come back, and deadlines to the nanosecond.
 #include <doctest/doctest.h>
 
+#include "agent/core/keys.hpp"
 #include "agent/core/test_rig.hpp"
 
 using namespace hf;
@@ -320,4 +321,38 @@ TEST_CASE("a_place_that_comes_after_the_last_event_is_not_taken") {
     const auto next = rig.ask("a", rig.now + kSecond);
     REQUIRE(rig.reply(next) != nullptr);
     CHECK(rig.reply(next)->reason == ReplyReason::Ok);
+}
+
+TEST_CASE("a_seal_goes_only_when_the_incarnation_of_the_node_it_fenced_is_reaped") {
+    const auto seal_deleted_when_fencing = [](const std::string& owner) {
+        const std::string unit = "actor/default/counter/a";
+        Config config = small_config();
+        config.limits.checkpoint_entries = 2;
+        Rig rig(config, {}, [&](Rig& store) {
+            NodeRecord node;  // the incarnation before this one is reaped by its next start
+            node.id = config.node_id;
+            node.incarnation = 9;
+            store.put(key::node(config.node_id), store.codec.encode(node));
+            HoldRecord hold;
+            hold.epoch = 3;
+            hold.state = HoldState::Held;
+            hold.owner = owner;
+            hold.incarnation = 5;
+            store.put(key::hold(config.app, unit), store.codec.encode(hold));
+        });
+        rig.hook = [&](const Action& action) {
+            const auto* ask = std::get_if<Checkpoint>(&action);
+            if (ask == nullptr) return false;
+            rig.feed(CheckpointedIn{ask->to, ask->op, ask->activation, true, {1}, ""});
+            return true;
+        };
+        for (int i = 0; i < 4; ++i) rig.ask("a", rig.now + kSecond);
+        CHECK(rig.core.stats().bases >= 1);
+        for (const auto& [at, request] : rig.all<StoreRequest>())
+            if (request.verb == StoreVerb::Delete && request.key == key::entry(config.app, unit, 1))
+                return true;
+        return false;
+    };
+    CHECK(seal_deleted_when_fencing("n1"));
+    CHECK_FALSE(seal_deleted_when_fencing("n2"));
 }

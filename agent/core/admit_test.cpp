@@ -1,6 +1,8 @@
 // Who is let in, who is told to come back, and deadlines to the nanosecond.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "agent/core/keys.hpp"
 #include "agent/core/test_rig.hpp"
 
@@ -349,7 +351,11 @@ TEST_CASE("a_seal_goes_only_when_the_incarnation_of_the_node_it_fenced_is_reaped
         for (int i = 0; i < 4; ++i) rig.ask("a", rig.now + kSecond);
         CHECK(rig.core.stats().bases >= 1);
         for (const auto& [at, request] : rig.all<StoreRequest>())
-            if (request.verb == StoreVerb::Delete && request.key == key::entry(config.app, unit, 1))
+            if (request.verb == StoreVerb::Delete &&
+                (request.key == key::entry(config.app, unit, 1) ||
+                 std::find(request.also.begin(),
+                           request.also.end(),
+                           key::entry(config.app, unit, 1)) != request.also.end()))
                 return true;
         return false;
     };

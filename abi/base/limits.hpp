@@ -21,6 +21,9 @@ inline constexpr std::size_t kUnitBytesMax = 400;
 // Verifier: our depth and table bounds, not flatbuffers' defaults (style, "Around shared memory").
 inline constexpr unsigned kVerifyDepthMax = 8;
 inline constexpr unsigned kVerifyTablesDefault = 64;
+// Minors of the schema that this build speaks; Greet names the plugin's range, Welcome the one both use.
+inline constexpr std::uint16_t kSchemaMinorMin = 0;
+inline constexpr std::uint16_t kSchemaMinorMax = 0;
 // Candidates inline in one Place (design 2, ABI table).
 inline constexpr std::size_t kCandidatesMax = 64;
 

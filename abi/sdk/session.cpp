@@ -23,9 +23,6 @@ namespace {
 
 // Records handled before descriptors are looked at again: 256 small ones are under 0.2 ms.
 constexpr std::size_t kBatchRecords = 256;
-// The schema minors this SDK speaks.
-constexpr std::uint16_t kMinorMin = 0;
-constexpr std::uint16_t kMinorMax = 0;
 // A log line longer than this is cut: the share of the ring for one-way messages is small.
 constexpr std::size_t kLogBytesMax = 4096;
 // Room for Ready{error} in the 512 bytes of its reply_max, envelope and header taken off.
@@ -94,8 +91,14 @@ void Session::greet() {
     const auto version = fbb.CreateString(identity_.version);
     const auto policies = fbb.CreateVectorOfStrings(identity_.policies);
     const auto capabilities = fbb.CreateVectorOfStrings(identity_.capabilities);
-    const auto sent = notify(abi::CreateGreet(
-        fbb, kMinorMin, kMinorMax, identity_.kind, name, version, policies, capabilities));
+    const auto sent = notify(abi::CreateGreet(fbb,
+                                              kSchemaMinorMin,
+                                              kSchemaMinorMax,
+                                              identity_.kind,
+                                              name,
+                                              version,
+                                              policies,
+                                              capabilities));
     if (!sent) blame_plugin("its greeting does not fit the link: " + sent.error().message);
     end_.flush();
 }
@@ -286,6 +289,9 @@ void Session::handle_record(const layout::RecordHeader& header, const abi::Envel
     switch (message.type) {
         case abi::Body::Welcome:
             if (std::exchange(welcomed_, true)) blame_supervisor("a second Welcome");
+            if (const auto minor = message.as<abi::Welcome>().minor();
+                minor < kSchemaMinorMin || minor > kSchemaMinorMax)
+                blame_supervisor("a schema minor that was not offered");
             return;
         case abi::Body::Stop:
             leave(0);

@@ -1,6 +1,9 @@
 // Who is let in, who is told to come back, and deadlines to the nanosecond.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
+#include "agent/core/keys.hpp"
 #include "agent/core/test_rig.hpp"
 
 using namespace hf;
@@ -267,4 +270,95 @@ TEST_CASE("a_full_runtime_lets_go_of_what_was_idle_for_longest") {
     CHECK(rig.reply(back)->reason == ReplyReason::Ok);
     CHECK(activations() == 5);
     CHECK(rig.core.stats().acquires == 4);  // the hold was kept
+}
+
+TEST_CASE("units_that_could_not_be_loaded_do_not_fill_a_runtime") {
+    Config config = small_config();
+    config.limits.resident_units_max = 2;
+    Rig rig(config);
+    bool refuses = true;
+    rig.hook = [&](const Action& action) {
+        const auto* get = std::get_if<StoreRequest>(&action);
+        if (get == nullptr || !refuses || get->key.find("/holds/") == std::string::npos)
+            return false;
+        StoreAnswer answer;
+        answer.from = get->to;
+        answer.op = get->op;
+        answer.outcome = Outcome::Refused;
+        answer.reason = "no space";
+        rig.feed(answer);
+        return true;
+    };
+    const Time deadline = rig.now + 10 * kSecond;
+    for (int i = 0; i < 8; ++i) {
+        const auto id = rig.ask("early" + std::to_string(i), deadline);
+        REQUIRE(rig.reply(id) != nullptr);
+        CHECK(rig.reply(id)->reason == ReplyReason::Unavailable);
+    }
+    CHECK(rig.core.units().resident_on(rig.serving(Kind::Runtime)) <= 2);
+    refuses = false;
+    for (int i = 0; i < 4; ++i) {
+        const auto id = rig.ask("late" + std::to_string(i), deadline);
+        REQUIRE(rig.reply(id) != nullptr);
+        CHECK(rig.reply(id)->reason == ReplyReason::Ok);
+    }
+}
+
+TEST_CASE("a_place_that_comes_after_the_last_event_is_not_taken") {
+    Rig rig;
+    std::vector<Place> asked;
+    rig.hook = [&](const Action& action) {
+        const auto* place = std::get_if<Place>(&action);
+        if (place == nullptr || place->subject.find("self-test") != std::string::npos) return false;
+        asked.push_back(*place);
+        return true;
+    };
+    const auto id = rig.ask("a", rig.now + kMs);
+    REQUIRE(asked.size() == 1);
+    rig.run_for(2 * kMs);  // the only event meets its deadline
+    CHECK(rig.reply(id)->reason == ReplyReason::Deadline);
+    rig.feed(PlacedIn{asked[0].to, asked[0].op, false, asked[0].candidates.front().id, ""});
+    CHECK(rig.core.units().resident_on(rig.serving(Kind::Runtime)) == 0);
+    rig.hook = nullptr;
+    const auto next = rig.ask("a", rig.now + kSecond);
+    REQUIRE(rig.reply(next) != nullptr);
+    CHECK(rig.reply(next)->reason == ReplyReason::Ok);
+}
+
+TEST_CASE("a_seal_goes_only_when_the_incarnation_of_the_node_it_fenced_is_reaped") {
+    const auto seal_deleted_when_fencing = [](const std::string& owner) {
+        const std::string unit = "actor/default/counter/a";
+        Config config = small_config();
+        config.limits.checkpoint_entries = 2;
+        Rig rig(config, {}, [&](Rig& store) {
+            NodeRecord node;  // the incarnation before this one is reaped by its next start
+            node.id = config.node_id;
+            node.incarnation = 9;
+            store.put(key::node(config.node_id), store.codec.encode(node));
+            HoldRecord hold;
+            hold.epoch = 3;
+            hold.state = HoldState::Held;
+            hold.owner = owner;
+            hold.incarnation = 5;
+            store.put(key::hold(config.app, unit), store.codec.encode(hold));
+        });
+        rig.hook = [&](const Action& action) {
+            const auto* ask = std::get_if<Checkpoint>(&action);
+            if (ask == nullptr) return false;
+            rig.feed(CheckpointedIn{ask->to, ask->op, ask->activation, true, {1}, ""});
+            return true;
+        };
+        for (int i = 0; i < 4; ++i) rig.ask("a", rig.now + kSecond);
+        CHECK(rig.core.stats().bases >= 1);
+        for (const auto& [at, request] : rig.all<StoreRequest>())
+            if (request.verb == StoreVerb::Delete &&
+                (request.key == key::entry(config.app, unit, 1) ||
+                 std::find(request.also.begin(),
+                           request.also.end(),
+                           key::entry(config.app, unit, 1)) != request.also.end()))
+                return true;
+        return false;
+    };
+    CHECK(seal_deleted_when_fencing("n1"));
+    CHECK_FALSE(seal_deleted_when_fencing("n2"));
 }

@@ -19,6 +19,8 @@ struct Greeted {
     std::string name;
     std::string version;
     std::vector<std::string> policies;
+    std::uint16_t minor_min = 0;  // of the schema, as far as the plugin speaks it
+    std::uint16_t minor_max = 0;
 };
 struct ReadyIn {
     Handle from;

@@ -64,6 +64,7 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
         }
         // Held by an older incarnation, or by another id: with the store locked for this process alone, both are dead.
         unit.prior_incarnation = record.incarnation;
+        unit.prior_node = record.owner;
     } else if (answer.outcome != Outcome::NotFound) {
         return acquire_failed(unit, answer.reason);
     }

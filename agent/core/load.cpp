@@ -88,6 +88,7 @@ void Units::seal(Unit& unit) {
     entry.write_id = env_.new_write_id();
     entry.kind = EntryKind::Seal;
     entry.sealed_incarnation = unit.prior_incarnation;
+    entry.sealed_node = unit.prior_node;
     unit.store_op = store_.put(key::entry(env_.config.app, unit.key, entry.seq),
                                env_.codec.encode(entry),
                                Condition::IfAbsent,
@@ -115,6 +116,7 @@ void Units::seal_answered(Unit& unit, StoreAnswer& answer) {
     own.seq = unit.next_seq;
     own.kind = EntryKind::Seal;
     own.sealed_incarnation = unit.prior_incarnation;
+    own.sealed_node = unit.prior_node;
     unit.fetched.emplace(unit.next_seq, std::move(own));
     ++unit.next_seq;
     fetch_more(unit);
@@ -203,7 +205,11 @@ void Units::fold(Unit& unit) {
     unit.bytes_since_base = 0;
     for (auto& [seq, entry] : unit.fetched) {
         const bool is_seal = entry.kind == EntryKind::Seal;
-        unit.slots.push_back({seq, is_seal, entry.sealed_incarnation});
+        // What is reaped of this node says nothing of another's incarnation with that number.
+        const bool others =
+            entry.sealed_incarnation != 0 && entry.sealed_node != env_.config.node_id;
+        unit.slots.push_back(
+            {seq, is_seal, others ? Unit::kOthersIncarnation : entry.sealed_incarnation});
         if (seq < base) continue;
         // Seals count: an actor that is only ever read gets one with each owner, and a base lets them be deleted.
         if (seq != base) ++unit.entries_since_base;

@@ -31,7 +31,8 @@ void Units::make_room(RuntimeLoad& load, std::uint32_t resident_max) {
     auto at = load.order.begin();
     while (load.resident > resident_max && at != load.order.end() && looks++ < kLooks) {
         Unit& unit = *unit_of(*at++);
-        if (unit.memory == Memory::Resident && at_rest(unit) && !unit.deleting) go_cold(unit, true);
+        // Also one that never got into its memory, because it could not be loaded: it has a place all the same.
+        if (at_rest(unit) && !unit.deleting) go_cold(unit, true);
     }
 }
 
@@ -59,7 +60,8 @@ void Units::placed(UnitId id, std::optional<Handle> where, const std::string& wh
     Unit* unit = unit_of(id);
     if (unit == nullptr) return;
     unit->placing = false;
-    if (unit->runtime.valid()) return;
+    // Nobody waits any more: a place that is not used would count as taken until the next event.
+    if (unit->runtime.valid() || !unit->has_work()) return;
     if (!where) {
         if (runtimes_.empty()) return want_place(*unit);
         return refuse_waiting(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "abi/base/check.hpp"
+#include "abi/base/limits.hpp"
 
 namespace hf::core {
 
@@ -141,6 +142,14 @@ void Supervision::greeted(const Greeted& event) {
         return violated({event.from,
                          std::string("greets as ") + kind_name(event.kind) + ", configured as " +
                              kind_name(slot.spec.kind)});
+    if (event.minor_max < kSchemaMinorMin || event.minor_min > kSchemaMinorMax) {
+        instance->refused = true;
+        instance->fault = "speaks schema minors " + std::to_string(event.minor_min) + " to " +
+                          std::to_string(event.minor_max) + ", this node " +
+                          std::to_string(kSchemaMinorMin) + " to " +
+                          std::to_string(kSchemaMinorMax);
+        return kill(*instance, instance->fault, false);
+    }
     const std::string& policy = instance->build.policy;
     if (is_policy(slot) &&
         std::find(event.policies.begin(), event.policies.end(), policy) == event.policies.end()) {

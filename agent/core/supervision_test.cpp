@@ -119,6 +119,22 @@ TEST_CASE("who_is_not_ready_in_10_s_is_killed_then_and_not_before") {
     CHECK(rig.all<Kill>()[0].second.dump);
 }
 
+TEST_CASE("an_instance_that_speaks_no_common_schema_minor_is_ended_with_both_ranges_named") {
+    Rig rig;
+    rig.run_for(5 * kSecond);
+    rig.hook = [&](const Action& action) {
+        const auto* spawn = std::get_if<Spawn>(&action);
+        if (spawn == nullptr) return false;
+        rig.feed(Greeted{spawn->handle, Kind::Runtime, "x", "1", {}, 3, 7});
+        return true;
+    };
+    rig.die(rig.serving(Kind::Runtime), false);
+    rig.run_for(0);
+    REQUIRE(rig.all<Kill>().size() == 1);
+    CHECK(rig.all<Kill>()[0].second.to == rig.last("runtime"));
+    CHECK(rig.all<Kill>()[0].second.reason == "speaks schema minors 3 to 7, this node 0 to 0");
+}
+
 TEST_CASE("an_instance_that_greets_as_another_kind_or_twice_is_ended") {
     Rig rig;
     rig.run_for(5 * kSecond);

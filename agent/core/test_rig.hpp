@@ -78,10 +78,15 @@ inline Config small_config() {
 
 class Rig {
 public:
-    explicit Rig(Config config = small_config(), std::map<std::string, std::string> bad = {})
+    // `before`: what the store holds already, see put().
+    explicit Rig(Config config = small_config(),
+                 std::map<std::string, std::string> bad = {},
+                 const std::function<void(Rig&)>& before = {})
         : core(std::move(config), codec, std::move(bad)) {
+        if (before) before(*this);
         feed(StartNode{});
     }
+    void put(const std::string& key, Bytes body) { objects_[key] = std::move(body); }
 
     // Feeds one event and everything that follows from it at this instant.
     void feed(Event event) {

@@ -92,11 +92,14 @@ struct Unit {
     std::size_t entries_since_base = 0;
     std::size_t bytes_since_base = 0;
     bool sealed = false;
-    std::uint64_t prior_incarnation = 0;  // the one our seal fences
+    std::uint64_t prior_incarnation = 0;  // the one our seal fences, 0 = none
+    std::string prior_node;               // and whose
+    // Above every incarnation that can be recorded as reaped.
+    static constexpr std::uint64_t kOthersIncarnation = UINT64_MAX;
     struct Slot {
         std::uint64_t seq = 0;
         bool seal = false;
-        std::uint64_t sealed_incarnation = 0;
+        std::uint64_t sealed_incarnation = 0;  // kOthersIncarnation: of a node we cannot speak for
     };
     std::deque<Slot> slots;             // keys present in the log, ascending
     std::deque<std::uint64_t> garbage;  // covered by a base, to be deleted

@@ -305,7 +305,9 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
         case abi::Body::Greet: {
             const auto& table = record.as<abi::Greet>();
             core::Greeted event{
-                from, kind_of(table.kind()), text(table.name()), text(table.version()), {}};
+                from, kind_of(table.kind()), text(table.name()), text(table.version()), {}, 0, 0};
+            event.minor_min = table.minor_min();
+            event.minor_max = table.minor_max();
             if (table.policies() != nullptr) {
                 for (const auto* policy : *table.policies()) event.policies.push_back(text(policy));
             }

@@ -121,6 +121,8 @@ Bytes encode_entry(const core::LogEntry& entry) {
     const auto outbox_at = put_list(builder, outbox);
     const auto done_at = put_list(builder, done);
     const auto unit = builder.CreateString(entry.unit);
+    flatbuffers::Offset<flatbuffers::String> sealed_node;
+    if (!entry.sealed_node.empty()) sealed_node = builder.CreateString(entry.sealed_node);
     flatbuffers::Offset<fb::EntryAlarm> alarm;
     if (entry.alarm) alarm = fb::CreateEntryAlarm(builder, entry.alarm->due_ms, entry.alarm->nonce);
     const fb::EntryWriteId write_id(entry.write_id.hi, entry.write_id.lo);
@@ -140,6 +142,7 @@ Bytes encode_entry(const core::LogEntry& entry) {
     if (!outbox_at.IsNull()) out.add_outbox(outbox_at);
     if (!done_at.IsNull()) out.add_outbox_done(done_at);
     out.add_sealed_incarnation(entry.sealed_incarnation);
+    if (!sealed_node.IsNull()) out.add_sealed_node(sealed_node);
     fb::FinishEntryBuffer(builder, out.Finish());
     return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
@@ -175,7 +178,8 @@ Result<core::LogEntry> decode_entry(BytesView bytes) {
         out.alarm = core::EntryAlarm{alarm->due_ms(), alarm->nonce()};
     out.alarm_cleared = entry.alarm_cleared();
     out.sealed_incarnation = entry.sealed_incarnation();
-    if (!copy_text(entry.unit(), out.unit, budget) || !copy_lists(entry, out, budget))
+    if (!copy_text(entry.unit(), out.unit, budget) ||
+        !copy_text(entry.sealed_node(), out.sealed_node, budget) || !copy_lists(entry, out, budget))
         return corrupt("unfolds to more than it may carry");
     if (out.unit.empty() || out.unit.size() > kUnitBytesMax) return corrupt("names no unit");
     return out;

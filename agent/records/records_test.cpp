@@ -278,11 +278,13 @@ TEST_CASE("entry_comes_back_and_the_same_struct_gives_the_same_bytes") {
     seal.unit = "actor/t/c/n";
     seal.kind = EntryKind::Seal;
     seal.sealed_incarnation = 9;
+    seal.sealed_node = "n7";
     seal.alarm_cleared = true;
     const auto sealed = codec().decode_entry(codec().encode(seal));
     REQUIRE(sealed.ok());
     CHECK(sealed->kind == EntryKind::Seal);
     CHECK(sealed->sealed_incarnation == 9);
+    CHECK(sealed->sealed_node == "n7");
     CHECK(sealed->alarm_cleared);
     CHECK(!sealed->alarm);
     CHECK(sealed->write_id.none());

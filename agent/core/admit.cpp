@@ -11,6 +11,8 @@ namespace hf::core {
 namespace {
 // A refusal is a sentence; it may quote what a plugin said, and that may fill a record by itself.
 constexpr std::size_t kReplyTextBytes = 1024;
+// The longest request_timeout that a configuration may name.
+constexpr Time kDeadlineMax = 3600 * kSecond;
 }  // namespace
 
 const char* hold_name(Hold hold) {
@@ -21,8 +23,6 @@ const char* hold_name(Hold hold) {
             return "acquiring";
         case Hold::Serving:
             return "serving";
-        case Hold::Quiescing:
-            return "quiescing";
         case Hold::Releasing:
             return "releasing";
         case Hold::Fenced:
@@ -35,8 +35,6 @@ const char* memory_name(Memory memory) {
     switch (memory) {
         case Memory::Cold:
             return "cold";
-        case Memory::Settling:
-            return "settling";
         case Memory::Listing:
             return "listing";
         case Memory::Sealing:
@@ -134,7 +132,9 @@ void Units::request(const RequestIn& request) {
     mail.waiting.req_id = request.req_id;
     mail.waiting.bytes = request.event.size();
     mail.event = request.event;
-    mail.deadline = request.deadline;
+    // A gateway that names none, or one beyond any configuration, must not keep a place for ever.
+    const Time latest = env_.now + kDeadlineMax;
+    mail.deadline = request.deadline == 0 ? latest : std::min(request.deadline, latest);
     mail.trace = request.trace;
     ++env_.stats.accepted;
     ++accepted_;

@@ -64,7 +64,11 @@ void Units::listed(Unit& unit, StoreAnswer& answer) {
     }
     if (unit.to_fetch.size() > kLogEntriesMax)
         return load_failed(unit, "its log lists more entries than any node writes");
-    if (answer.more && !answer.objects.empty()) return list_more(unit);
+    if (answer.more) {
+        if (answer.objects.empty())
+            return load_failed(unit, "its log was listed as having more, and nothing came");
+        return list_more(unit);
+    }
     const std::uint64_t last = unit.to_fetch.empty() ? 0 : unit.to_fetch.back();
     if (unit.sealed) {
         if (unit.next_seq != 0 && last + 1 != unit.next_seq)

@@ -215,6 +215,7 @@ void Units::delivered(DeliveredIn& event) {
         event.changes.size() > env_.config.limits.entry_bytes) {
         supervision_.answered_badly(
             event.from, "changes above the entry bound were answered", false);
+        ++unit->running->deaths;  // it ends this runtime, and the unit leaves before that is seen
         go_cold(*unit, true);
         return pump(*unit);
     }

@@ -14,18 +14,10 @@
 
 namespace hf::core {
 
-// The hold's life. Quiescing and Releasing end a hold; Fenced ends it without a word to the store.
-enum class Hold : std::uint8_t { Idle, Acquiring, Serving, Quiescing, Releasing, Fenced };
+// The hold's life. Releasing ends a hold; Fenced ends it without a word to the store.
+enum class Hold : std::uint8_t { Idle, Acquiring, Serving, Releasing, Fenced };
 // Where the unit's state is while the hold is Serving. Only Resident runs events.
-enum class Memory : std::uint8_t {
-    Cold,
-    Settling,
-    Listing,
-    Sealing,
-    Fetching,
-    Activating,
-    Resident
-};
+enum class Memory : std::uint8_t { Cold, Listing, Sealing, Fetching, Activating, Resident };
 [[nodiscard]] const char* hold_name(Hold hold);
 [[nodiscard]] const char* memory_name(Memory memory);
 

@@ -196,7 +196,7 @@ void Daemon::step(core::Event event) {
 }
 
 // The bounds of payload, entry, name and text add up to less than a record: whoever sees this line found a sum of ours that
-// is wrong. The request stays unanswered; its deadline or the watchdog ends it.
+// is wrong. A write is refused; another request stays unanswered until its deadline or the watchdog ends it.
 void Daemon::too_large(Handle to) {
     const Link* link = link_of(to);
     log::error("daemon",
@@ -220,7 +220,17 @@ void Daemon::send(const T& action) {
     // The core bounds what it keeps open per instance below the channel's queue, so a full one is an instance that does
     // not read.
     if (sent == port::Sent::Busy) step(core::Violated{action.to, "does not read its queue"});
-    if (sent == port::Sent::TooLarge) too_large(action.to);
+    if (sent != port::Sent::TooLarge) return;
+    too_large(action.to);
+    // It was never sent, so nothing is uncertain about it.
+    if constexpr (std::is_same_v<T, core::StoreRequest>) {
+        core::StoreAnswer answer;
+        answer.from = action.to;
+        answer.op = action.op;
+        answer.outcome = core::Outcome::Refused;
+        answer.reason = "the request is larger than a record";
+        step(std::move(answer));
+    }
 }
 
 namespace {

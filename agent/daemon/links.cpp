@@ -188,7 +188,7 @@ void Daemon::configure(Link& link) {
     const auto module_list = fbb.CreateVector(modules);
     const auto tenant = fbb.CreateString(config_.node.tenant);
     const auto app = fbb.CreateString(config_.node.app);
-    const std::uint64_t seed = core_->config().seed_hi ^ link.handle.generation;
+    const std::uint64_t seed = random_word();
     const auto listeners =
         static_cast<std::uint16_t>(link.kind == core::Kind::Gateway ? listeners_.size() : 0);
     const port::Sent sent = link.channel->request(

@@ -35,14 +35,6 @@ std::string read_line(const char* path) {
     return line;
 }
 
-std::uint64_t random_word() {
-    std::uint64_t word = 0;
-    // getrandom of 8 bytes never fails nor is short once the pool is up.
-    while (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word)) {
-    }
-    return word;
-}
-
 std::string hex(std::uint64_t word) {
     std::array<char, 17> out{};
     std::snprintf(out.data(), out.size(), "%016llx", static_cast<unsigned long long>(word));
@@ -110,6 +102,14 @@ Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t num
 }
 
 }  // namespace
+
+std::uint64_t random_word() {
+    std::uint64_t word = 0;
+    // getrandom of 8 bytes never fails nor is short once the pool is up.
+    while (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word)) {
+    }
+    return word;
+}
 
 Result<Paths> find_paths(const config::Config& config) {
     std::error_code error;

@@ -31,6 +31,9 @@ struct Paths {
     [[nodiscard]] std::filesystem::path dumps() const { return data / "dumps"; }
 };
 
+// From the kernel's generator.
+[[nodiscard]] std::uint64_t random_word();
+
 Result<Paths> find_paths(const config::Config& config);
 
 struct Listener {

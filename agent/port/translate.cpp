@@ -72,6 +72,10 @@ core::DeliverStatus status_of(abi::DeliverStatus status) {
 
 core::Event delivered(Handle from, const Received& record) {
     const auto& table = record.as<abi::Delivered>();
+    // An event that was told it succeeded must not lose its alarm or its messages.
+    if (table.alarm() != nullptr || (table.sends() != nullptr && table.sends()->size() != 0))
+        return core::Violated{
+            from, "answered an event with an alarm or sends, which this node does not take"};
     core::DeliveredIn event;
     event.from = from;
     event.op = record.reply_to;
@@ -379,8 +383,13 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
                 event.hand_over.assign(table.hand_over()->begin(), table.hand_over()->end());
             return event;
         }
+        case abi::Body::Cancelled:
+            return std::nullopt;  // its answer is sent all the same and dropped there
         default:
-            return std::nullopt;
+            // The schema has it, and nothing here acts on it: silence would look like consent.
+            return core::Violated{from,
+                                  std::string("sent ") + abi::EnumNameBody(record.type) +
+                                      ", which this node does not take"};
     }
 }
 

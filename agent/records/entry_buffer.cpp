@@ -182,6 +182,9 @@ Result<core::LogEntry> decode_entry(BytesView bytes) {
         !copy_text(entry.sealed_node(), out.sealed_node, budget) || !copy_lists(entry, out, budget))
         return corrupt("unfolds to more than it may carry");
     if (out.unit.empty() || out.unit.size() > kUnitBytesMax) return corrupt("names no unit");
+    // Half of such a unit's state lies in objects that are not read here.
+    if (entry.entities() != nullptr && entry.entities()->size() != 0)
+        return corrupt("is a shard's base, which this node does not load");
     return out;
 }
 

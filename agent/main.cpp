@@ -1,6 +1,9 @@
 // holdfastd: the supervisor.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -39,9 +42,29 @@ void raise_file_limit() {
     (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Whoever starts us may leave the standard streams closed, signals ignored or blocked, and any umask; what would come of
+// that is sockets and logs at descriptor 2, children that cannot be waited for, and files nobody may open.
+bool settle_inheritance() {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+        if (::fcntl(fd, F_GETFD) >= 0) continue;
+        // The lowest free number is this one.
+        if (::open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd) return false;
+    }
+    for (int number = 1; number < NSIG; ++number)
+        ::signal(number, SIG_DFL);  // fails for KILL and STOP: fine
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);  // a write beyond RLIMIT_FSIZE is an error with a name, not our end
+    ::umask(S_IWGRP | S_IWOTH);
+    return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    if (!settle_inheritance()) return 1;
     CLI::App app{
         "holdfastd: a microkernel node agent\nexample: holdfastd --config examples/agent.toml"};
     std::string file = "/etc/holdfast/agent.toml";
@@ -62,7 +85,6 @@ int main(int argc, char** argv) {
     if (!check_file.empty()) return check(check_file, false, json);
     if (!show_file.empty()) return check(show_file, true, json);
 
-    ::signal(SIGPIPE, SIG_IGN);
     if (!keep_limit) raise_file_limit();
     auto config = hf::config::load(file);
     if (!config) {

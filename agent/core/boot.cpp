@@ -123,6 +123,16 @@ void Core::node_read(StoreAnswer& answer) {
                              "boot",
                              "node " + env_.config.node_id + " is incarnation " +
                                  std::to_string(incarnation) + " on store " + store_id_);
+                   store_.guard(
+                       key::store(),
+                       [this](const StoreAnswer& found) {
+                           if (found.outcome != Outcome::Applied) return false;
+                           const auto known = env_.codec.decode_store(found.body);
+                           return known && known->id == store_id_;
+                       },
+                       [this](Handle storage, const std::string& why) {
+                           supervision_.answered_badly(storage, why, false);
+                       });
                    units_.open(incarnation, reaped);
                });
 }

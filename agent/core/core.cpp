@@ -123,6 +123,7 @@ void Core::handle(StopNode& event) {
     stop_by_ = env_.now + env_.config.limits.shed_deadline;
     supervision_.stop_restarts(Kind::Gateway);
     units_.close();
+    supervision_.stop_unready(Kind::Gateway);
     for (const Handle gateway : supervision_.serving(Kind::Gateway))
         env_.emit(SendShed{gateway, stop_by_});
 }

@@ -87,3 +87,19 @@ TEST_CASE("a_stop_before_anything_serves_ends_as_well") {
     REQUIRE(rig.all<ExitNode>().size() == 1);
     CHECK(rig.all<ExitNode>()[0].second.code == 0);
 }
+
+TEST_CASE("a_stop_does_not_wait_for_what_is_still_starting") {
+    for (const Kind kind : {Kind::Gateway, Kind::Storage, Kind::Runtime, Kind::Placement}) {
+        Rig rig;
+        rig.run_for(10 * kSecond);
+        rig.hook = [](const Action& action) { return std::holds_alternative<Configure>(action); };
+        rig.die(rig.serving(kind), false);
+        rig.run_for(kSecond);
+        REQUIRE_FALSE(rig.serving(kind).valid());
+        const Time start = rig.now;
+        rig.feed(StopNode{"SIGTERM"});
+        rig.run_for(40 * kSecond);
+        REQUIRE(rig.all<ExitNode>().size() == 1);
+        CHECK(rig.all<ExitNode>()[0].first == start);
+    }
+}

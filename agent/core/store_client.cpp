@@ -91,7 +91,50 @@ void StoreClient::send_waiting() {
     }
 }
 
+void StoreClient::guard(std::string key,
+                        std::function<bool(const StoreAnswer&)> known,
+                        std::function<void(Handle, const std::string&)> strange) {
+    guard_ = Guard{std::move(key), std::move(known), std::move(strange), {}, {}, 0, 0};
+}
+
+void StoreClient::ask_identity() {
+    guard_->op = env_.new_op();
+    guard_->retry_at = 0;
+    StoreRequest request;
+    request.op = guard_->op;
+    request.to = guard_->asked;
+    request.verb = StoreVerb::Get;
+    request.key = guard_->key;
+    env_.emit(std::move(request));
+    on_sent_(guard_->asked);
+}
+
+void StoreClient::identity_answered(const StoreAnswer& answer) {
+    if (answer.outcome != Outcome::Applied && answer.outcome != Outcome::NotFound) {
+        guard_->op = {};
+        guard_->retry_at = env_.now + (kRetryFirst << std::min(guard_->tries, kRetryDoublings));
+        ++guard_->tries;
+        return;
+    }
+    const Handle asked = std::exchange(guard_->asked, {});
+    guard_->op = {};
+    if (guard_->known(answer)) {
+        target_ = asked;
+        return send_waiting();
+    }
+    guard_->strange(asked,
+                    answer.outcome == Outcome::NotFound
+                        ? "the store is empty or another one: it has no record '" + guard_->key +
+                              "', which was there before"
+                        : "the store is another one than before");
+}
+
 bool StoreClient::answered(StoreAnswer& answer) {
+    if (guard_ && guard_->asked.valid() && answer.from == guard_->asked &&
+        answer.op == guard_->op) {
+        identity_answered(answer);
+        return true;
+    }
     const auto it = open_.find(answer.op);
     if (it == open_.end() || it->second.sent_to != answer.from) return false;
     Pending& pending = it->second;
@@ -117,12 +160,24 @@ bool StoreClient::answered(StoreAnswer& answer) {
 
 void StoreClient::route(Handle storage) {
     if (storage == target_) return;
-    target_ = storage;
-    if (storage.valid()) send_waiting();
+    if (!guard_) {
+        target_ = storage;
+        return send_waiting();
+    }
+    if (storage == guard_->asked) return;
+    target_ = {};
+    guard_->asked = storage;
+    guard_->retry_at = 0;
+    guard_->tries = 0;
+    if (storage.valid()) ask_identity();
 }
 
 void StoreClient::died(Handle storage) {
     if (target_ == storage) target_ = {};
+    if (guard_ && guard_->asked == storage) {
+        guard_->asked = {};
+        guard_->retry_at = 0;
+    }
     std::deque<OpId> again;
     for (auto& [op, pending] : open_) {
         if (pending.sent_to != storage) continue;
@@ -136,6 +191,7 @@ void StoreClient::died(Handle storage) {
 }
 
 void StoreClient::tick() {
+    if (guard_ && guard_->retry_at != 0 && guard_->retry_at <= env_.now) ask_identity();
     if (backing_off_ == 0) return;
     for (auto& [op, pending] : open_) {
         if (pending.retry_at == 0 || pending.retry_at > env_.now) continue;
@@ -147,8 +203,8 @@ void StoreClient::tick() {
 }
 
 Time StoreClient::next_deadline() const {
-    if (backing_off_ == 0) return kNever;
-    Time soonest = kNever;
+    Time soonest = guard_ && guard_->retry_at != 0 ? guard_->retry_at : kNever;
+    if (backing_off_ == 0) return soonest;
     for (const auto& [op, pending] : open_) {
         if (pending.retry_at != 0) soonest = std::min(soonest, pending.retry_at);
     }

@@ -3,12 +3,16 @@
 // Outcomes are passed on as they are, except two: an *unknown* Put is never passed on but settled, by sending the same
 // bytes again with the same write id and condition until the store decides (the store answers applied when it finds that
 // write id); once a Put was unknown a *refused* one is unknown too. An *unknown* Get, List or Probe is asked again. Both back off.
-// When the storage instance dies every open request waits, oldest first, for the next one.
+// When the storage instance dies every open request waits, oldest first, for the next one. Once the node knows its store,
+// that next one is used only after it has shown the same store: a directory that was emptied, replaced or unmounted while
+// storage was away must not take writes that nobody will find again.
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,6 +44,12 @@ public:
     OpId list(std::string prefix, std::string after, std::uint32_t limit, Done done);
     OpId probe(Done done);
 
+    // From now on: `known` judges the object at `key` of each instance routed to; `strange(instance, why)` hears of one
+    // whose store is another. That one is never used.
+    void guard(std::string key,
+               std::function<bool(const StoreAnswer&)> known,
+               std::function<void(Handle, const std::string&)> strange);
+
     // False when nobody asked for it (late, doubled or settled): the caller counts it.
     bool answered(StoreAnswer& answer);
     // The instance to use from now on; none while it restarts. What is open at another one stays there until it is
@@ -66,10 +76,22 @@ private:
     OpId submit(StoreRequest request, Done done);
     void send_waiting();
     void forget_flight(Pending& pending);
+    void ask_identity();
+    void identity_answered(const StoreAnswer& answer);
 
     Env& env_;
     std::function<void(Handle)> on_sent_;
     Handle target_;
+    struct Guard {
+        std::string key;
+        std::function<bool(const StoreAnswer&)> known;
+        std::function<void(Handle, const std::string&)> strange;
+        Handle asked;  // invalid: nobody is being asked
+        OpId op{};
+        Time retry_at = 0;  // 0: the question is on its way
+        unsigned tries = 0;
+    };
+    std::optional<Guard> guard_;
     std::map<OpId, Pending> open_;  // ordered: oldest first is the order of replay
     std::deque<OpId> waiting_;
     std::size_t in_flight_ = 0;

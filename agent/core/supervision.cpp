@@ -328,7 +328,15 @@ void Supervision::retired_empty(Handle handle) {
     env_.emit(SendStop{handle, "swapped out"});
 }
 
+void Supervision::stop_unready(Kind kind) {
+    for (auto& [generation, instance] : instances_) {
+        if (slots_[instance.slot].spec.kind == kind && instance.phase < Phase::Serving)
+            kill(instance, "the node stops", false);
+    }
+}
+
 void Supervision::stop_kind(Kind kind) {
+    stop_unready(kind);
     for (auto& [generation, instance] : instances_) {
         if (slots_[instance.slot].spec.kind != kind ||
             (instance.ending && instance.phase != Phase::Shedding))

@@ -105,6 +105,8 @@ public:
     void start();
     // Stop everything but storage, or storage too; idempotent.
     void stop_kind(Kind kind);
+    // Ends at once what does not serve yet: it holds nothing and may not listen to a Stop for long.
+    void stop_unready(Kind kind);
     void stop_restarts(Kind kind) { ended_kinds_.insert(kind); }
 
     void greeted(const Greeted& event);

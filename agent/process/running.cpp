@@ -87,8 +87,14 @@ Result<void> Running::watch(uv_loop_t* loop, std::uint32_t wall_ms) {
 
 void Running::signal_all() {
     signal_pidfd(plugin_pidfd_, SIGKILL);
+    wake_jail();
     // Without a pid namespace only the jail finds what the plugin started: it follows by itself when that is done.
     if (own_pids_ || !plugin_pidfd_.valid()) signal_pidfd(jail_.pidfd, SIGKILL);
+}
+
+// Only the jail sees its plugin's end; one that somebody stopped would never tell, and never end itself.
+void Running::wake_jail() {
+    signal_pidfd(jail_.pidfd, SIGCONT);
 }
 
 void Running::kill_now() {
@@ -161,6 +167,15 @@ void Running::take_report(BytesView bytes, UniqueFd fd) {
         case layout::JailReportKind::Born:
             plugin_pidfd_ = std::move(fd);
             report_.pid = pid_of(plugin_pidfd_.get());
+            // A failure costs the care for stopped jails, nothing else.
+            if (auto watching = Watch::readable(loop_,
+                                                plugin_pidfd_.get(),
+                                                [this] {
+                                                    plugin_watch_.reset();
+                                                    wake_jail();
+                                                });
+                watching)
+                plugin_watch_ = std::move(watching).value();
             if (report_.by_supervisor) signal_all();  // killed before it was known
             break;
         case layout::JailReportKind::Failed:
@@ -202,6 +217,7 @@ void Running::jail_ended() {
         if (report_.pid == 0 && report_.failure.empty() && !report_.by_supervisor)
             report_.failure = "the jail ended before it started the plugin";
     }
+    plugin_watch_.reset();
     if (own_pids_ || told_end_ || !plugin_pidfd_.valid()) {
         finish();
         return;

@@ -47,6 +47,7 @@ private:
     void plugin_ended();
     void finish();
     void signal_all();
+    void wake_jail();
 
     uv_loop_t* loop_;
     Launched jail_;

@@ -1,11 +1,12 @@
 """What an operator's slip or a stranger's bytes once brought down for good."""
 import json
 import os
+import signal
 import socket
 import threading
 import time
 
-from harness import Case, raw
+from harness import Case, raw, wait_for
 
 
 def control(node, request, timeout=10):
@@ -56,6 +57,33 @@ class Operator(Case):
                 self.assertLess(time.monotonic() - begun, 5)
                 self.assertEqual(node.post("/actor/counter/a", timeout=5)[0], 200)
         self.common_checks(node, pid, fds)
+
+
+class Stores(Case):
+    def test_another_store_in_its_place_takes_no_write(self):
+        """The store's file goes away under a live node (a mount that fell off, a careless hand), then storage dies."""
+        node = self.node({"limits": {"request_timeout": "500ms"}})
+        pid, fds = node.pid, node.fds()
+        self.assertEqual(node.post("/actor/counter/a")[2], b"1\n")
+        store = os.path.join(node.data, "store")
+        data, away = os.path.join(store, "data.mdb"), os.path.join(self.dir, "away")
+        os.rename(data, away)
+        os.kill(node.plugin_pid("storage"), signal.SIGKILL)
+        self.assertEqual(node.post("/actor/counter/a")[0], 504, "an answer was given that the node's store does not hold")
+        row = wait_for("it is noticed", lambda: (lambda r: "another one" in (r["last_exit"] or "") and r)(
+            node.plugins()["storage"]))
+        self.assertIn("no record 'store'", row["last_exit"])
+        self.assertIn("no storage instance serves", node.status()["not_ready_because"])
+        os.rename(away, data)
+        wait_for("the node finds its own again", lambda: node.http("GET", "/actor/counter/a")[0] == 200, 10)
+        self.assertEqual(node.post("/actor/counter/a")[::2], (200, b"3\n"), "what was sent meanwhile, once")
+        node.stop(signal.SIGKILL)
+        node.start()
+        self.assertEqual(node.post("/actor/counter/a")[::2], (200, b"4\n"))
+        node.stop(signal.SIGKILL)
+        node.start()
+        self.common_checks(node, fds_before=fds)
+        self.assertNotEqual(node.pid, pid)
 
 
 class Strangers(Case):

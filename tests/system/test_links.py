@@ -100,6 +100,29 @@ class Paused(Case):
         self.common_checks(node, pid, fds)
 
 
+class StoppedJails(Case):
+    """The jail is its plugin's parent: while somebody has stopped it, nobody else is told of the plugin's end."""
+
+    @staticmethod
+    def jail(node, name):
+        with open(f"/proc/{node.plugin_pid(name)}/stat", encoding="ascii", errors="replace") as file:
+            return int(file.read().rsplit(")", 1)[1].split()[1])
+
+    def test_it_hides_no_death_and_does_not_hold_up_the_end(self):
+        node = self.node()
+        pid, fds = node.pid, node.fds()
+        for name in ("gateway", "storage", "runtime", "placement", "drain"):
+            victim = node.plugin_pid(name)
+            os.kill(self.jail(node, name), signal.SIGSTOP)
+            os.kill(victim, signal.SIGKILL)
+            wait_for(f"{name} is replaced", lambda n=name, v=victim: node.plugin_pid(n) != v, 10)
+            self.assertEqual(node.plugins()[name]["last_exit"], "killed by signal 9 (Killed)")
+        self.common_checks(node, pid, fds)
+        for name in ("gateway", "storage", "runtime", "placement", "drain"):
+            os.kill(self.jail(node, name), signal.SIGSTOP)
+        self.assertEqual(node.stop(seconds=10), 0)
+
+
 class Stopped(Case):
     """Stopped for good: a stall, which is written down, ended and replaced."""
 

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 from harness import BIN, LONG, Case, Load, alive, descendants, wait_for
@@ -86,6 +87,26 @@ class Orphans(Case):
         self.assertNotEqual(other.process.wait(timeout=10), 0)
         self.assertIn(store, other.stderr())
         self.common_checks(node, node.pid)
+
+
+class Inherited(Case):
+    def test_what_its_starter_left_it_does_not_matter(self):
+        """Standard streams closed, signals ignored and blocked, a umask that forbids everything."""
+        careless = ("import os, signal, sys\n"
+                    "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))\n"
+                    "for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):\n"
+                    "    signal.signal(number, signal.SIG_IGN)\n"
+                    "os.umask(0o777)\n"
+                    "os.closerange(0, 3)\n"
+                    "os.execv(sys.argv[1], sys.argv[1:])\n")
+        node = self.node(wrapper=(sys.executable, "-c", careless))
+        for name in (0, 1, 2):
+            self.assertEqual(os.readlink(f"/proc/{node.pid}/fd/{name}"), "/dev/null")
+        self.assertEqual(node.post("/actor/counter/a")[2], b"1\n")
+        os.kill(node.plugin_pid("runtime"), signal.SIGKILL)
+        self.assertEqual(node.post("/actor/counter/a")[2], b"2\n")
+        self.common_checks(node)
+        self.assertEqual(node.stop(), 0)
 
 
 class Leftovers(Case):

@@ -40,12 +40,13 @@ struct alignas(kLineBytes) ConstLine {
     std::uint64_t link_id;     // unique in this run of the supervisor
     std::uint64_t generation;  // of the instance
     std::uint32_t record_max;  // bytes of a record, its header included
-    // Bytes of this ring that the *reader* may reserve for answers to its own requests; all else the writer sends must
-    // leave them free, which is why an answer always fits.
+    // Bytes of this ring that all else the writer sends must leave free for answers to the *reader's* requests.
     std::uint32_t answer_bytes;
     std::uint32_t
         spin_ns;  // cost of waking a sleeper on this machine, measured by the supervisor; 0: do not spin
-    std::uint32_t flags;  // none defined: zero
+    // Bytes that the reader may reserve for answers to its own requests, answer_bytes at least: the writer keeps in its
+    // own memory what the ring has no room for, which is why an answer always fits. A plugin keeps none: the same.
+    std::uint32_t answer_credit;
 };
 
 // Writer: the owner, once per batch. If it dies before the store of tail, the batch never existed; after it, every record

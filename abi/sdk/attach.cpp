@@ -36,7 +36,8 @@ Result<void> read_facts(layout::ConstLine& facts,
     if (facts.magic != layout::kSegmentMagic || facts.layout_version != layout::kLayoutVersion ||
         facts.header_bytes != layout::kHeaderBytes || facts.ring_bytes != ring_bytes ||
         facts.link_id != message.link_id || facts.generation != message.generation ||
-        facts.record_max != kRecordBytesMax || facts.answer_bytes > ring_bytes)
+        facts.record_max != kRecordBytesMax || facts.answer_bytes > ring_bytes ||
+        facts.answer_credit < facts.answer_bytes)
         return fail(Code::Corrupt,
                     "a segment of the link does not say what the attach message says");
     return {};

@@ -60,7 +60,7 @@ Session::Session(Plugin& plugin, Identity identity, UniqueFd control, Attachment
       notify_fill_max_(attachment.facts_out.ring_bytes / 4),
       request_fill_max_(attachment.facts_out.ring_bytes - attachment.facts_out.answer_bytes -
                         attachment.facts_out.record_max),
-      credit_bytes_(attachment.facts_in.answer_bytes),
+      credit_bytes_(attachment.facts_in.answer_credit),
       builder_(kBuilderBytes),
       log_builder_(kBuilderBytes) {}
 

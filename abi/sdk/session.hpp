@@ -106,7 +106,7 @@ private:
     std::uint64_t generation_;
     std::uint64_t notify_fill_max_;   // of P: one-way messages take the first quarter at most
     std::uint64_t request_fill_max_;  // of P: leaves free what answers and one padding may take
-    std::uint32_t credit_bytes_;      // of S: what answers to us may take
+    std::uint32_t credit_bytes_;      // what answers to us may take
     std::uint32_t credit_used_ = 0;
 
     ring::OpenTable asked_;  // requests of the supervisor that we have not answered

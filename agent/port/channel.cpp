@@ -15,6 +15,8 @@ namespace {
 // records of the largest size, more than its rings hold.
 constexpr std::size_t kQueueRecordsMax = 4096;
 constexpr std::size_t kQueueBytesMax = 8U * 1024U * 1024U;
+// An answer may take the whole ring: what else is sent leaves it room.
+constexpr std::uint64_t kWholeRing = ~std::uint64_t{0};
 // State of an open request of ours.
 enum State : std::uint8_t { kSent, kQueued, kAbandoned };
 
@@ -44,10 +46,15 @@ Sent LinkChannel::send_answer(abi::Body type, BytesView payload, std::uint64_t r
     HF_CHECK(abi::traits_of(static_cast<abi::Body>(open->type)).reply == type,
              "an answer of the wrong type");
     if (layout::record_bytes(payload.size()) > open->reserved) return Sent::TooLarge;
-    peer_credit_used_ -= open->reserved;
+    const std::uint32_t reserved = open->reserved;
     asked_.erase(reply_to);
-    // An instance that keeps its sum has left the room.
-    return write(type, 0, payload, ~std::uint64_t{0}) ? Sent::Now : Sent::Busy;
+    if (answers_.empty() && write(type, 0, payload, kWholeRing)) {
+        peer_credit_used_ -= reserved;
+        return Sent::Now;
+    }
+    answers_bytes_ += payload.size();
+    answers_.push_back({reserved, type, Bytes(payload.begin(), payload.end())});
+    return Sent::Queued;
 }
 
 Sent LinkChannel::send_in_order(abi::Body type, BytesView payload, std::uint64_t req_id) {
@@ -79,19 +86,36 @@ bool LinkChannel::write(abi::Body type,
                         std::uint64_t fill_max) {
     const layout::RecordHeader header{
         static_cast<std::uint32_t>(payload.size()), static_cast<std::uint16_t>(type), 0, req_id};
-    if (!end_.out().write(header, payload, fill_max)) {
-        if (fill_max == ~std::uint64_t{0} && end_.out().fault() == ring::Fault::None && !failed_)
-            failed_ =
-                fail(Code::Corrupt, "no room for an answer that the instance should have reserved");
-        return false;
-    }
+    if (!end_.out().write(header, payload, fill_max)) return false;
     ++seq_;
     return true;
 }
 
 void LinkChannel::pump() {
+    if (!pump_answers()) return;
     while (!queue_.empty() && pump_one()) {
     }
+}
+
+// False: the ring has no room for the first of them.
+bool LinkChannel::pump_answers() {
+    while (!answers_.empty()) {
+        WaitingAnswer& first = answers_.front();
+        renumber(first.payload);
+        if (!write(first.type, 0, first.payload, kWholeRing)) return false;
+        peer_credit_used_ -= first.reserved;
+        answers_bytes_ -= first.payload.size();
+        answers_.pop_front();
+    }
+    return true;
+}
+
+// What waited was overtaken: its number is the next one only now.
+void LinkChannel::renumber(Bytes& payload) const {
+    // SAFETY: the bytes are a finished envelope of our own, and vectors are aligned for any scalar.
+    auto* table = flatbuffers::GetMutableRoot<flatbuffers::Table>(payload.data());
+    HF_CHECK(table->SetField<std::uint64_t>(abi::Envelope::VT_SEQ, seq_ + 1, 0),
+             "every envelope has a number");
 }
 
 // Sends the first of the queue, or drops it when its caller gave up. False: it has to wait.
@@ -101,11 +125,7 @@ bool LinkChannel::pump_one() {
     if (first.req_id == 0 || open != nullptr) {
         const std::uint32_t reserve = open != nullptr ? open->reserved : 0;
         if (reserve > credit_ - credit_used_) return false;
-        // Answers may have overtaken it: its number is the next one only now.
-        // SAFETY: the bytes are a finished envelope of our own, and vectors are aligned for any scalar.
-        auto* table = flatbuffers::GetMutableRoot<flatbuffers::Table>(first.payload.data());
-        HF_CHECK(table->SetField<std::uint64_t>(abi::Envelope::VT_SEQ, seq_ + 1, 0),
-                 "every envelope has a number");
+        renumber(first.payload);
         if (!write(first.type, first.req_id, first.payload, fill_max_)) return false;
         if (open != nullptr) {
             open->state = kSent;
@@ -228,8 +248,8 @@ void LinkChannel::abandon(std::uint64_t req_id) {
 Channel::Usage LinkChannel::usage() const {
     return {end_.out().used(),
             end_.in().used(),
-            queue_.size(),
-            queue_bytes_,
+            queue_.size() + answers_.size(),
+            queue_bytes_ + answers_bytes_,
             table_.size() - abandoned_,
             late_answers_};
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "abi/base/handle.hpp"
+#include "abi/base/limits.hpp"
 #include "abi/base/result.hpp"
 #include "abi/base/unique_fd.hpp"
 #include "envelope_generated.h"
@@ -27,6 +28,10 @@ struct ChannelSizes {
     std::uint32_t to_plugin_bytes = 1U << 20U;    // S
     std::uint32_t from_plugin_bytes = 4U << 20U;  // P
 };
+
+// What answers to one gateway may take, in its ring and beyond that in this process's memory: 1024 open requests, the
+// default of requests_open_max, with the largest answer each.
+inline constexpr std::uint32_t kGatewayCreditBytes = 1024U * (kRecordBytesMax + 1024U);
 
 // Makes segments ahead of need on a helper thread: populating costs 0.85 ms per MiB. Bounded: two pairs per size.
 class SegmentPool {
@@ -92,8 +97,8 @@ public:
                  std::uint64_t trace_id) {
         return send(abi::BodyTraits<T>::enum_value, body.Union(), req_id, 0, deadline_ns, trace_id);
     }
-    // Answers a request of the instance. Always fits (it reserved the room) unless the instance is at fault: then Busy,
-    // and the next drain() says so. Never waits behind requests, so that an instance which needs it to go on gets it.
+    // Answers a request of the instance. Always taken: it reserved the room. Queued when the ring is full, and never
+    // behind requests, so that an instance which needs it to go on gets it.
     template <class T>
     Sent reply(std::uint64_t reply_to, flatbuffers::Offset<T> body) {
         return send(abi::BodyTraits<T>::enum_value, body.Union(), 0, reply_to, 0, 0);

@@ -50,6 +50,34 @@ TEST_CASE("answers_wait_for_no_queued_request") {
     CHECK(header.req_id == 3);
 }
 
+TEST_CASE("answers_beyond_the_ring_wait_in_private_memory_and_arrive_in_order") {
+    Link link(abi::Kind::Gateway);
+    constexpr std::uint64_t kAsked = 64;  // their answers take 3 MiB, six times the ring
+    for (std::uint64_t id = 1; id <= kAsked; ++id) link.ask(id);
+    CHECK(link.rule() == "");
+    Sent last = Sent::Now;
+    const std::vector<std::uint8_t> body(48U * 1024U, 7);
+    for (std::uint64_t id = 1; id <= kAsked; ++id) {
+        auto& fbb = (*link).builder();
+        const auto bytes = fbb.CreateVector(body);
+        last = (*link).reply(id, abi::CreateReply(fbb, 200, abi::ReplyReason::Ok, 0, 0, bytes));
+    }
+    CHECK(last == Sent::Queued);
+    CHECK((*link).usage().queued_records > 0);
+    std::uint64_t seq = 0;
+    std::uint64_t next = 0;
+    for (int turn = 0; turn < 64 && next < kAsked; ++turn) {
+        (*link).flush();
+        while (const abi::Envelope* envelope = link.plugin->receive()) {
+            CHECK(envelope->seq() == ++seq);
+            CHECK(envelope->reply_to() == ++next);
+        }
+        link.plugin->end().flush();  // it has read them
+    }
+    CHECK(next == kAsked);
+    CHECK((*link).usage().queued_bytes == 0);
+}
+
 TEST_CASE("queued_requests_go_out_in_order") {
     Link link;
     constexpr std::uint64_t kRequests = 500;

@@ -43,7 +43,7 @@ public:
           generation_(to_plugin.generation),
           kind_(kind),
           fill_max_(to_plugin.ring_bytes - to_plugin.answer_bytes - to_plugin.record_max),
-          peer_credit_(to_plugin.answer_bytes),
+          peer_credit_(to_plugin.answer_credit),
           credit_(from_plugin.answer_bytes),
           final_records_max_(from_plugin.ring_bytes / layout::kRecordAlign),
           builder_(kBuilderBytes) {}
@@ -88,7 +88,7 @@ public:
     [[nodiscard]] bool expecting() const {
         return table_.size() > 0 || kind_ == abi::Kind::Gateway;
     }
-    [[nodiscard]] bool starved() const { return !queue_.empty(); }
+    [[nodiscard]] bool starved() const { return !queue_.empty() || !answers_.empty(); }
     [[nodiscard]] ring::Endpoint& end() { return end_; }
 
 protected:
@@ -106,11 +106,20 @@ private:
         Bytes payload;
     };
 
+    // An answer for which S has no room yet; its reservation lasts until it is written, so peer_credit_ bounds them all.
+    struct WaitingAnswer {
+        std::uint32_t reserved;
+        abi::Body type;
+        Bytes payload;
+    };
+
     Sent send_answer(abi::Body type, BytesView payload, std::uint64_t reply_to);
     Sent send_in_order(abi::Body type, BytesView payload, std::uint64_t req_id);
     bool write(abi::Body type, std::uint64_t req_id, BytesView payload, std::uint64_t fill_max);
     void pump();
+    bool pump_answers();
     bool pump_one();
+    void renumber(Bytes& payload) const;
     Result<std::size_t> take(std::size_t budget,
                              const std::function<void(const Received&)>& handler);
     enum class Accepted : std::uint8_t { Yes, Drop, Fault };
@@ -134,7 +143,7 @@ private:
     abi::Kind kind_;
     std::uint64_t
         fill_max_;  // of S for requests and one-way messages: leaves free what answers may take
-    std::uint32_t peer_credit_;  // of S: what answers to the instance may take
+    std::uint32_t peer_credit_;  // what answers to the instance may take, in S and in answers_
     std::uint32_t peer_credit_used_ = 0;
     std::uint32_t credit_;  // of P: what answers to us may take
     std::uint32_t credit_used_ = 0;
@@ -144,6 +153,8 @@ private:
     std::uint64_t last_peer_request_ = 0;
     ring::OpenTable table_;  // requests of ours
     ring::OpenTable asked_;  // requests of the instance
+    std::deque<WaitingAnswer> answers_;
+    std::size_t answers_bytes_ = 0;
     std::deque<Waiting> queue_;
     std::size_t queue_bytes_ = 0;
     std::size_t abandoned_ = 0;

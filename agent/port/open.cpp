@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -25,6 +26,12 @@ std::uint32_t answer_bytes_to_plugin(std::uint32_t ring, abi::Kind kind) {
 std::uint32_t answer_bytes_from_plugin(std::uint32_t ring, abi::Kind kind) {
     return kind == abi::Kind::Gateway ? ring / 4 : ring / 4 * 3;
 }
+// A gateway has as many requests open as it has clients, and nearly all answers are small: its ring need not hold the
+// largest answer of each.
+std::uint32_t answer_credit_to_plugin(std::uint32_t ring, abi::Kind kind) {
+    if (kind == abi::Kind::Gateway) return std::max(ring / 4 * 3, kGatewayCreditBytes);
+    return answer_bytes_to_plugin(ring, kind);
+}
 
 struct Pipe {
     UniqueFd read;
@@ -40,6 +47,7 @@ Result<Pipe> make_bell() {
 
 layout::ConstLine facts(std::uint32_t ring_bytes,
                         std::uint32_t answer_bytes,
+                        std::uint32_t answer_credit,
                         std::uint64_t link_id,
                         std::uint64_t generation,
                         std::uint32_t spin_ns) {
@@ -52,7 +60,7 @@ layout::ConstLine facts(std::uint32_t ring_bytes,
             kRecordBytesMax,
             answer_bytes,
             spin_ns,
-            0};
+            answer_credit};
 }
 
 }  // namespace
@@ -116,11 +124,13 @@ Result<std::unique_ptr<Channel>> Channel::create(SegmentPool& pool,
     const std::uint32_t spin_ns = pool.state().spin_ns();
     const layout::ConstLine to_facts = facts(sizes.to_plugin_bytes,
                                              answer_bytes_to_plugin(sizes.to_plugin_bytes, kind),
+                                             answer_credit_to_plugin(sizes.to_plugin_bytes, kind),
                                              link_id,
                                              generation,
                                              spin_ns);
     const layout::ConstLine from_facts =
         facts(sizes.from_plugin_bytes,
+              answer_bytes_from_plugin(sizes.from_plugin_bytes, kind),
               answer_bytes_from_plugin(sizes.from_plugin_bytes, kind),
               link_id,
               generation,

@@ -64,18 +64,19 @@ bool Bucket::clear_dead_readers() {
     return mdb_reader_check(env_, &dead) == 0 && dead > 0;
 }
 
-int Bucket::follow(MDB_txn* txn, Journal& journal, TableRecord& record) const {
+int Bucket::read_own(MDB_txn* txn, TableRecord& record) const {
     MDB_val key = record_key();
     MDB_val value{};
     if (const int code = mdb_get(txn, table_, &key, &value); code != 0)
         return code == MDB_NOTFOUND ? MDB_CORRUPTED : code;
-    if (!read_table_record(value, record)) return MDB_CORRUPTED;
-    return journal.catch_up(txn, table_, record.merged_to);
+    return read_table_record(value, record) ? 0 : MDB_CORRUPTED;
 }
 
 int Bucket::begin(Batch& batch) {
     if (const int code = mdb_txn_begin(env_, nullptr, 0, &batch.txn); code != 0) return code;
-    if (const int code = follow(batch.txn, journal_, batch.record); code != 0) {
+    int code = read_own(batch.txn, batch.record);
+    if (code == 0) code = journal_.catch_up(batch.txn, table_, batch.record.merged_to);
+    if (code != 0) {
         mdb_txn_abort(batch.txn);
         return code;
     }

@@ -105,7 +105,7 @@ struct Stats {
 struct Options {
     std::string directory;  // must exist
     std::uint64_t map_bytes = kMapBytesDefault;
-    std::size_t journal_ops = kJournalOpsMax;  // rows that may wait, up to the next batch
+    std::size_t journal_ops = kJournalOpsMax;  // rows that may wait, and two batches more
 };
 
 class Bucket;
@@ -172,8 +172,7 @@ private:
     };
     Bucket() = default;
     Result<void> open_env(const Options& options);
-    // The same for every transaction: `journal` is that of its thread.
-    int follow(MDB_txn* txn, Journal& journal, TableRecord& record) const;
+    int read_own(MDB_txn* txn, TableRecord& record) const;
     int find(MDB_txn* txn, const JournalEntry* entry, std::string_view key, Current& current) const;
     int begin(Batch& batch);
     [[nodiscard]] bool over_bounds() const;
@@ -201,10 +200,10 @@ private:
     std::uint64_t put_bytes_max_ = 0;  // puts end here; what is above is left for deletes
     std::size_t journal_ops_max_ = 0;
     std::uint64_t journal_bytes_max_ = 0;
-    Journal journal_;       // of apply()'s thread
-    Journal read_journal_;  // of read()'s thread
-    Bytes moved_;           // an object on its way from the journal into the tree
-    bool crowded_ = false;  // this apply() does without the journal, if it can be emptied
+    Journal<KeyTable> journal_;       // of apply()'s thread
+    Journal<KeyOrder> read_journal_;  // of read()'s thread
+    Bytes moved_;                     // an object on its way from the journal into the tree
+    bool crowded_ = false;            // this apply() does without the journal, if it can be emptied
     // Etag serials taken from the file in blocks, so that most commits do not touch the table's own record.
     std::uint64_t serial_next_ = 0;
     std::uint64_t serial_end_ = 0;

@@ -28,7 +28,7 @@ bool Bucket::is_crowded() {
     return disk.f_bavail < kJournalRoomBytes / static_cast<std::uint64_t>(disk.f_bsize);
 }
 
-// Merges the oldest rows until the journal keeps its bounds, or is empty.
+// Merges the oldest rows until the journal, as the last transaction found it, keeps its bounds or is empty.
 int Bucket::merge(bool all) {
     const std::size_t most = std::max<std::size_t>(1, journal_ops_max_ / kMergePart);
     std::size_t rows = most;

@@ -137,7 +137,7 @@ Result<void> Bucket::open_env(const Options& options) {
     const int code = mdb_get(reader_, table_, &key, &value);
     const bool ours = code == 0 && read_table_record(value, record);
     // The journal is read here, so that damage in it is found now and not in the middle of work.
-    const int followed = ours ? follow(reader_, journal_, record) : 0;
+    const int followed = ours ? journal_.catch_up(reader_, table_, record.merged_to) : 0;
     mdb_txn_reset(reader_);
     if (code == MDB_NOTFOUND || (code == 0 && !ours))
         return fail(Code::Corrupt,

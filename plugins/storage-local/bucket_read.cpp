@@ -11,7 +11,9 @@ Result<Snapshot> Bucket::read() {
     if (const int code = mdb_txn_renew(reader_); code != 0)
         return fail(Code::Unavailable, sentence(code));
     TableRecord record;
-    if (const int code = follow(reader_, read_journal_, record); code != 0) {
+    int code = read_own(reader_, record);
+    if (code == 0) code = read_journal_.catch_up(reader_, table_, record.merged_to);
+    if (code != 0) {
         mdb_txn_reset(reader_);
         return fail(Code::Io, sentence(code));
     }
@@ -51,7 +53,7 @@ Result<bool> Snapshot::list(std::string_view prefix,
     KeyWalker walker(bucket_->reader_, bucket_->table_);
     int code = walker.seek(bound);
     if (code == 0 && !after.empty() && walker.key() == after) code = walker.next();
-    const Journal::Index& index = bucket_->read_journal_.index();
+    const KeyOrder& index = bucket_->read_journal_.index();
     auto place = index.lower_bound(bound);
     if (place != index.end() && !after.empty() && place->first == after) ++place;
     for (std::size_t taken = 0; code == 0 || code == MDB_NOTFOUND;) {
@@ -95,17 +97,15 @@ Result<Stats> Snapshot::stats() const {
         return fail(Code::Io, bucket_->sentence(code));
     MDB_stat table{};
     mdb_stat(txn, bucket_->table_, &table);
-    MDB_val key = record_key();
-    MDB_val value{};
     TableRecord record;
-    if (mdb_get(txn, bucket_->table_, &key, &value) != 0 || !read_table_record(value, record))
-        return fail(Code::Corrupt, bucket_->sentence(MDB_CORRUPTED));
+    if (const int code = bucket_->read_own(txn, record); code != 0)
+        return fail(Code::Corrupt, bucket_->sentence(code));
     const std::uint64_t touched = pages_touched(bucket_->env_);
     Stats stats;
     stats.bytes_used = (touched - std::min(touched, free_pages)) * bucket_->page_bytes_;
     stats.bytes_max = bucket_->map_bytes_;
     // Beside the objects the table holds its own record, the inner nodes of long keys and the journal's rows.
-    const Journal& journal = bucket_->read_journal_;
+    const auto& journal = bucket_->read_journal_;
     const std::uint64_t in_tree = table.ms_entries - 1 - record.child_entries - journal.size();
     stats.objects = in_tree + static_cast<std::uint64_t>(journal.objects_delta());
     return stats;

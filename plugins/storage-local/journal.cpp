@@ -54,7 +54,8 @@ std::int64_t added(const JournalEntry& entry) {
 
 }  // namespace
 
-int Journal::catch_up(MDB_txn* txn, MDB_dbi table, std::uint64_t merged_to) {
+template <class Index>
+int Journal<Index>::catch_up(MDB_txn* txn, MDB_dbi table, std::uint64_t merged_to) {
     if (merged_to < merged_to_) return MDB_CORRUPTED;
     forget(merged_to);
     MDB_cursor* cursor = nullptr;
@@ -74,51 +75,59 @@ int Journal::catch_up(MDB_txn* txn, MDB_dbi table, std::uint64_t merged_to) {
             code = MDB_CORRUPTED;
             break;
         }
-        learn(row.key, row.live, row.in_tree, value.mv_size);
+        learn({last_op() + 1, row.live, row.in_tree}, row.key, value.mv_size);
     }
     mdb_cursor_close(cursor);
     return code == MDB_NOTFOUND ? 0 : code;
 }
 
-void Journal::forget(std::uint64_t merged_to) {
+template <class Index>
+void Journal<Index>::forget(std::uint64_t merged_to) {
     while (merged_to_ < merged_to && !ops_.empty()) {
         const Op& oldest = ops_.front();
         ++merged_to_;
         bytes_ -= oldest.bytes;
         if (const JournalEntry& entry = oldest.place->second; entry.op == merged_to_) {
             objects_delta_ -= added(entry);
-            index_.erase(oldest.place);
+            index_.erase(index_.find(oldest.place->first));
         }
         ops_.pop_front();
     }
     merged_to_ = merged_to;
 }
 
-void Journal::learn(std::string_view key, bool live, bool in_tree, std::size_t bytes) {
-    auto place = index_.lower_bound(key);
-    if (place == index_.end() || place->first != key) {
-        place = index_.emplace_hint(place, key, JournalEntry{});
+template <class Index>
+void Journal<Index>::learn(const JournalEntry& entry, std::string_view key, std::size_t bytes) {
+    auto place = index_.find(key);
+    if (place == index_.end()) {
+        place = index_.emplace(key, entry).first;
     } else {
         objects_delta_ -= added(place->second);
+        place->second = entry;
     }
-    place->second = {last_op() + 1, live, in_tree};
-    objects_delta_ += added(place->second);
-    ops_.push_back({place, static_cast<std::uint32_t>(bytes)});
+    objects_delta_ += added(entry);
+    ops_.push_back({&*place, static_cast<std::uint32_t>(bytes)});
     bytes_ += bytes;
 }
 
-const JournalEntry* Journal::find(std::string_view key) const {
+template <class Index>
+const JournalEntry* Journal<Index>::find(std::string_view key) const {
     const auto place = index_.find(key);
     return place == index_.end() ? nullptr : &place->second;
 }
 
-std::uint32_t Journal::bytes_of(std::uint64_t op) const {
+template <class Index>
+std::uint32_t Journal<Index>::bytes_of(std::uint64_t op) const {
     return ops_[op - merged_to_ - 1].bytes;
 }
 
-const Journal::Index::value_type& Journal::newest(std::uint64_t op) const {
+template <class Index>
+const typename Index::value_type& Journal<Index>::newest(std::uint64_t op) const {
     return *ops_[op - merged_to_ - 1].place;
 }
+
+template class Journal<KeyOrder>;
+template class Journal<KeyTable>;
 
 int JournalRows::append(std::uint64_t op,
                         std::string_view key,

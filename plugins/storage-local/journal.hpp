@@ -9,10 +9,10 @@
 //   the bucket = the tree, then the rows in the order of their numbers; the rows are merged_to + 1, + 2, ... without a gap
 // where `merged_to` stands in the table's own record. Numbers are never used again.
 //
-// A Journal is one reader's index over those rows: key -> its newest row. It knows nothing that is not in the store, and
+// A Journal is one thread's index over those rows: key -> its newest row. It knows nothing that is not in the store, and
 // only catch_up() changes it, from a transaction: it forgets what was merged since and learns what was appended since, no
 // matter by whom. So other threads, other processes, aborted transactions and deaths need no care of their own. Bodies stay
-// in the store. One thread's own; the writer and the reader of a bucket have one each.
+// in the store. The writer and the reader of a bucket have one each; only the reader needs the keys in order.
 //
 // Functions answer LMDB's codes (0, MDB_NOTFOUND, MDB_CORRUPTED, ...).
 #pragma once
@@ -27,6 +27,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 namespace hf::bucket {
 
@@ -46,10 +47,18 @@ struct JournalEntry {
     bool in_tree = false;  // whether the tree has this key, with an older object
 };
 
+struct KeyHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view key) const {
+        return std::hash<std::string_view>{}(key);
+    }
+};
+using KeyOrder = std::map<std::string, JournalEntry, std::less<>>;
+using KeyTable = std::unordered_map<std::string, JournalEntry, KeyHash, std::equal_to<>>;
+
+template <class Index>
 class Journal {
 public:
-    using Index = std::map<std::string, JournalEntry, std::less<>>;
-
     // Follows the store to what `txn` sees. After an error it stands at an earlier row; calling again goes on there.
     int catch_up(MDB_txn* txn, MDB_dbi table, std::uint64_t merged_to);
 
@@ -69,16 +78,16 @@ public:
     // Of the row `op`, merged_to < op <= last_op.
     [[nodiscard]] std::uint32_t bytes_of(std::uint64_t op) const;
     // Its key and the newest entry of that key.
-    [[nodiscard]] const Index::value_type& newest(std::uint64_t op) const;
+    [[nodiscard]] const typename Index::value_type& newest(std::uint64_t op) const;
 
 private:
     struct Op {
-        Index::iterator
-            place;  // good: an index entry goes with its newest row, which is the last to go
+        // Good: an index entry goes with its newest row, which is the last of them to go.
+        typename Index::value_type* place = nullptr;
         std::uint32_t bytes = 0;
     };
     void forget(std::uint64_t merged_to);
-    void learn(std::string_view key, bool live, bool in_tree, std::size_t bytes);
+    void learn(const JournalEntry& entry, std::string_view key, std::size_t bytes);
 
     Index index_;
     std::deque<Op> ops_;  // the oldest first
@@ -86,6 +95,9 @@ private:
     std::uint64_t bytes_ = 0;
     std::int64_t objects_delta_ = 0;
 };
+
+extern template class Journal<KeyOrder>;
+extern template class Journal<KeyTable>;
 
 // The rows themselves, inside the caller's transaction.
 class JournalRows {

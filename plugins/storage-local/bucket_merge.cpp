@@ -57,6 +57,7 @@ int Bucket::merge_oldest(std::size_t rows) {
     }
     int code = 0;
     for (std::uint64_t op = from + 1; op <= to && code == 0; ++op) code = merge_row(batch, op);
+    if (code == 0) code = JournalRows(batch.txn, table_).remove_oldest(to - from);
     if (code != 0) {
         mdb_txn_abort(batch.txn);
         return code;
@@ -87,7 +88,7 @@ int Bucket::merge_row(Batch& batch, std::uint64_t op) {
         const int code = tree.erase(key, batch.tree);
         if (code != 0) return code == MDB_NOTFOUND ? MDB_CORRUPTED : code;
     }
-    return rows.remove(op);
+    return 0;
 }
 
 }  // namespace hf::bucket

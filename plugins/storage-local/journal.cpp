@@ -172,10 +172,20 @@ int JournalRows::object(std::uint64_t op, MDB_val& value) const {
     return code;
 }
 
-int JournalRows::remove(std::uint64_t op) {
-    RowKey key(op);
-    MDB_val row_key = key.val();
-    const int code = mdb_del(txn_, table_, &row_key, nullptr);
+int JournalRows::remove_oldest(std::uint64_t count) {
+    MDB_cursor* cursor = nullptr;
+    if (const int code = mdb_cursor_open(txn_, table_, &cursor); code != 0) return code;
+    RowKey first(0);
+    MDB_val key = first.val();
+    MDB_val value{};
+    int code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    while (code == 0 && count > 0) {
+        if (*static_cast<const char*>(key.mv_data) != kRowPrefix) code = MDB_CORRUPTED;
+        if (code == 0) code = mdb_cursor_del(cursor, 0);
+        // After a deletion that is the one behind it.
+        if (code == 0 && --count > 0) code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(cursor);
     return code == MDB_NOTFOUND ? MDB_CORRUPTED : code;
 }
 

@@ -113,7 +113,8 @@ public:
     int append_delete(std::uint64_t op, std::string_view key, bool in_tree);
     // The object that the put `op` stored, as it stands in the tree otherwise. Good until the transaction's next change.
     int object(std::uint64_t op, MDB_val& value) const;
-    int remove(std::uint64_t op);
+    // The oldest `count` rows.
+    int remove_oldest(std::uint64_t count);
 
 private:
     int append(std::uint64_t op,

@@ -167,6 +167,30 @@ TEST_CASE("the journal keeps its bound, and what was deleted in time never reach
     CHECK(table.count('k') == 0);
 }
 
+TEST_CASE("merges of many rows at once, whose pages become empty, lose and invent nothing") {
+    const TempDir dir;
+    const auto bucket = open_small(dir.path(), 8192);
+    Model model;
+    std::mt19937 random(5);  // NOLINT(cert-msc51-cpp): the same each run
+    for (int round = 0; round < 400; ++round) {
+        std::vector<Write> writes;
+        for (int i = 0; i < 64; ++i) {
+            const std::string key = std::to_string(random() % 9000);
+            Write write = a_put("unit" + key, std::string(random() % 300, 'b'));
+            if (random() % 3 == 0) {
+                write.kind = WriteKind::Delete;
+                model.erase(write.key);
+            } else {
+                model[write.key] = as_text(write.body);
+            }
+            writes.push_back(std::move(write));
+        }
+        for (const WriteResult& result : bucket->apply(writes))
+            REQUIRE((result.outcome == Outcome::Applied || result.outcome == Outcome::NotFound));
+    }
+    check_against(*bucket, model);
+}
+
 TEST_CASE("a bound in bytes holds as well") {
     const TempDir dir;
     {

@@ -99,7 +99,8 @@ TEST_CASE(
     // One is handed over at a time, as requests come over a link.
     for (std::uint64_t round = 0; round < kRounds; ++round) {
         for (std::uint64_t i = 0; i < kCrowd; ++i) {
-            REQUIRE(committer.add(numbered(++n, "k" + std::to_string(n))));
+            ++n;
+            REQUIRE(committer.add(numbered(n, "k" + std::to_string(n))));
             committer.hand_over();
         }
         CHECK(inbox.take(committer, kCrowd).size() == kCrowd);
@@ -107,7 +108,8 @@ TEST_CASE(
     CHECK(bucket->commits() < n);
     // The crowd is gone: these wait in vain at most once.
     for (int i = 0; i < 10; ++i) {
-        REQUIRE(committer.add(numbered(++n, "k" + std::to_string(n))));
+        ++n;
+        REQUIRE(committer.add(numbered(n, "k" + std::to_string(n))));
         committer.hand_over();
         CHECK(inbox.take(committer, 1).front().result.outcome == Outcome::Applied);
     }

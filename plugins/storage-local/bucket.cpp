@@ -5,43 +5,30 @@
 
 #include "abi/base/clock.hpp"
 #include "abi/base/limits.hpp"
+#include "plugins/storage-local/bucket_batch.hpp"
 #include "plugins/storage-local/lmdb_facts.hpp"
-#include "plugins/storage-local/stored_object.hpp"
 
 namespace hf::bucket {
 namespace {
 
-// One batch copies at most a path of 4 pages for each of 256 writes (4 MiB) and its bodies (4 MiB): above this distance
-// from the limit nobody needs to count free pages.
-constexpr std::uint64_t kNearFullBytes = 8ULL << 20U;
 // Pages one put may take beside its body: a path of 4, as many for the free list.
 constexpr std::int64_t kPathPages = 8;
 // Serials taken at once: one commit in this many touches the table's record.
 constexpr std::uint64_t kSerialBlock = 1U << 16U;
 
-bool is_no_room(int code) {
-    return code == MDB_MAP_FULL || code == MDB_TXN_FULL || code == ENOSPC || code == EDQUOT ||
-           code == EFBIG;
-}
-
 }  // namespace
-
-// What one transaction gathers; taken over by the bucket only when it is committed.
-struct Bucket::Batch {
-    MDB_txn* txn = nullptr;
-    TableRecord record;
-    TreeState tree;
-    std::uint64_t serial_next = 0;
-    std::uint64_t serial_end = 0;
-    std::int64_t room_pages = 0;
-    std::int64_t now_ms = 0;
-    bool changed = false;
-    bool record_changed = false;
-};
 
 std::vector<WriteResult> Bucket::apply(std::span<const Write> writes) {
     std::vector<WriteResult> results(writes.size());
-    if (!writes.empty()) apply_part(writes, results);
+    if (writes.empty()) return results;
+    crowded_ = is_crowded();
+    // What cannot be merged may wait on, up to the journal's bounds.
+    if (const int code = merge(crowded_); code != 0 && over_bounds()) {
+        for (WriteResult& result : results)
+            result = WriteResult{Outcome::Refused, {}, {}, sentence(code)};
+        return results;
+    }
+    apply_part(writes, results);
     return results;
 }
 
@@ -57,11 +44,8 @@ WriteResult Bucket::erase(std::string key, Condition condition, std::string etag
 void Bucket::apply_part(std::span<const Write> writes, std::span<WriteResult> results) {
     bool indeterminate = false;
     int code = attempt(writes, results, indeterminate);
-    if (code == MDB_MAP_FULL) {
-        int dead = 0;  // a dead process's view keeps pages from being used again
-        if (mdb_reader_check(env_, &dead) == 0 && dead > 0)
-            code = attempt(writes, results, indeterminate);
-    }
+    if (code == MDB_MAP_FULL && clear_dead_readers())
+        code = attempt(writes, results, indeterminate);
     if (code == 0) return;
     if (is_no_room(code) && !indeterminate && writes.size() > 1) {
         const std::size_t half = writes.size() / 2;
@@ -74,22 +58,46 @@ void Bucket::apply_part(std::span<const Write> writes, std::span<WriteResult> re
         result = WriteResult{indeterminate ? Outcome::Unknown : Outcome::Refused, {}, {}, reason};
 }
 
+// A dead process's view keeps pages from being used again.
+bool Bucket::clear_dead_readers() {
+    int dead = 0;
+    return mdb_reader_check(env_, &dead) == 0 && dead > 0;
+}
+
+int Bucket::read_own(MDB_txn* txn, TableRecord& record) const {
+    MDB_val key = record_key();
+    MDB_val value{};
+    if (const int code = mdb_get(txn, table_, &key, &value); code != 0)
+        return code == MDB_NOTFOUND ? MDB_CORRUPTED : code;
+    return read_table_record(value, record) ? 0 : MDB_CORRUPTED;
+}
+
+int Bucket::begin(Batch& batch) {
+    if (const int code = mdb_txn_begin(env_, nullptr, 0, &batch.txn); code != 0) return code;
+    int code = read_own(batch.txn, batch.record);
+    if (code == 0) code = journal_.catch_up(batch.txn, table_, batch.record.merged_to);
+    if (code != 0) {
+        mdb_txn_abort(batch.txn);
+        return code;
+    }
+    batch.tree.last_node = batch.record.last_node;
+    batch.tree.child_entries = batch.record.child_entries;
+    batch.serial_next = serial_next_;
+    batch.serial_end = serial_end_;
+    batch.last_op = journal_.last_op();
+    return 0;
+}
+
 int Bucket::attempt(std::span<const Write> writes,
                     std::span<WriteResult> results,
                     bool& indeterminate) {
     Batch batch;
     batch.room_pages = room_pages();
     batch.now_ms = wall_ms();
-    batch.serial_next = serial_next_;
-    batch.serial_end = serial_end_;
-    if (const int code = mdb_txn_begin(env_, nullptr, 0, &batch.txn); code != 0) return code;
-
-    MDB_val key = record_key();
-    MDB_val value{};
-    int code = mdb_get(batch.txn, table_, &key, &value);
-    if (code == 0 && !read_record(value, batch.record)) code = MDB_CORRUPTED;
-    batch.tree.last_node = batch.record.last_node;
-    batch.tree.child_entries = batch.record.child_entries;
+    int code = begin(batch);
+    if (code != 0) return code;
+    // Never past rows that wait: they come after the tree.
+    batch.journalled = !crowded_ || !journal_.empty();
     for (std::size_t i = 0; i < writes.size() && code == 0; ++i) {
         results[i] = WriteResult{};
         code = apply_one(batch, writes[i], results[i]);
@@ -99,6 +107,22 @@ int Bucket::attempt(std::span<const Write> writes,
         return code;
     }
     return commit(batch, indeterminate);
+}
+
+// `entry`: the newest row of `key`, if there is one.
+int Bucket::find(MDB_txn* txn,
+                 const JournalEntry* entry,
+                 std::string_view key,
+                 Current& current) const {
+    if (entry != nullptr) {
+        current.exists = entry->live;
+        current.in_tree = entry->in_tree;
+        return entry->live ? JournalRows(txn, table_).object(entry->op, current.value) : 0;
+    }
+    const int code = KeyTree(txn, table_).find(key, current.value);
+    if (code != 0 && code != MDB_NOTFOUND) return code;
+    current.exists = current.in_tree = code == 0;
+    return 0;
 }
 
 int Bucket::apply_one(Batch& batch, const Write& write, WriteResult& result) {
@@ -119,14 +143,15 @@ int Bucket::apply_one(Batch& batch, const Write& write, WriteResult& result) {
     if (write.condition == Condition::IfAbsent && !is_put)
         return refuse("IfAbsent has no meaning for a delete");
 
-    KeyTree tree(batch.txn, table_);
-    MDB_val present{};
+    const auto appended = batch.appended.find(write.key);
+    const JournalEntry* entry =
+        appended != batch.appended.end() ? &appended->second : journal_.find(write.key);
+    Current current;
     ObjectHeader header;
-    const int found = tree.find(write.key, present);
-    if (found != 0 && found != MDB_NOTFOUND) return found;
-    const bool exists = found == 0;
+    if (const int code = find(batch.txn, entry, write.key, current); code != 0) return code;
+    const bool exists = current.exists;
     if (exists) {
-        if (!read_object(present, header)) return MDB_CORRUPTED;
+        if (!read_object(current.value, header)) return MDB_CORRUPTED;
         result.etag = etag_of(header);
         result.write_id = {header.write_hi, header.write_lo};
     }
@@ -143,14 +168,19 @@ int Bucket::apply_one(Batch& batch, const Write& write, WriteResult& result) {
         result.outcome = Outcome::PreconditionFailed;
         return 0;
     }
-    if (is_put) return store_object(batch, write, result);
-    const int code = tree.erase(write.key, batch.tree);
-    batch.changed = true;
+    if (is_put) return store_object(batch, write, current.in_tree, result);
     result = WriteResult{Outcome::Applied, {}, {}, {}};
-    return code;
+    return remove_object(batch, write, current.in_tree);
 }
 
-int Bucket::store_object(Batch& batch, const Write& write, WriteResult& result) {
+int Bucket::remove_object(Batch& batch, const Write& write, bool in_tree) {
+    batch.changed = true;
+    if (!batch.journalled) return KeyTree(batch.txn, table_).erase(write.key, batch.tree);
+    batch.appended[write.key] = {++batch.last_op, false, in_tree};
+    return JournalRows(batch.txn, table_).append_delete(batch.last_op, write.key, in_tree);
+}
+
+int Bucket::store_object(Batch& batch, const Write& write, bool in_tree, WriteResult& result) {
     const auto bytes = sizeof(ObjectHeader) + write.body.size();
     batch.room_pages -= kPathPages + static_cast<std::int64_t>(bytes / page_bytes_ + 1);
     if (batch.room_pages < 0) return MDB_MAP_FULL;
@@ -162,9 +192,15 @@ int Bucket::store_object(Batch& batch, const Write& write, WriteResult& result) 
     header.last_modified_ms = batch.now_ms;
     header.serial = next_serial(batch);
     void* place = nullptr;
-    if (const int code = KeyTree(batch.txn, table_).reserve(write.key, bytes, batch.tree, &place);
-        code != 0)
-        return code;
+    int code = 0;
+    if (batch.journalled) {
+        batch.appended[write.key] = {++batch.last_op, true, in_tree};
+        code = JournalRows(batch.txn, table_)
+                   .append_put(batch.last_op, write.key, in_tree, bytes, &place);
+    } else {
+        code = KeyTree(batch.txn, table_).reserve(write.key, bytes, batch.tree, &place);
+    }
+    if (code != 0) return code;
     std::memcpy(place, &header, sizeof header);
     if (!write.body.empty())
         std::memcpy(
@@ -188,6 +224,10 @@ int Bucket::commit(Batch& batch, bool& indeterminate) {
     if (!batch.changed) {  // answers only: nothing to make durable
         mdb_txn_abort(batch.txn);
         return 0;
+    }
+    if (batch.journalled && batch.record.version == kPlainTable) {
+        batch.record.version = kJournalledTable;
+        batch.record_changed = true;
     }
     if (batch.record_changed || batch.tree.changed) {
         batch.record.last_node = batch.tree.last_node;
@@ -218,7 +258,7 @@ int Bucket::commit(Batch& batch, bool& indeterminate) {
 // Pages that puts may still take. Far from the limit that is not counted.
 std::int64_t Bucket::room_pages() {
     const std::uint64_t touched = pages_touched(env_);
-    if (touched * page_bytes_ + kNearFullBytes <= put_bytes_max_)
+    if (touched * page_bytes_ + kJournalRoomBytes <= put_bytes_max_)
         return std::numeric_limits<std::int64_t>::max();
     std::uint64_t free_pages = 0;
     MDB_txn* txn = nullptr;

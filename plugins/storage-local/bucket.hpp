@@ -1,7 +1,11 @@
 // One LMDB environment as a bucket with conditional writes. A plain library: no link, no loop, no thread of its own.
 //
-// Responsible for: what a write means, durability, room, the file's health. Not for: queueing (committer.hpp), messages
-// (storage_local.hpp), the lock that keeps a second node away from an exclusive store (the supervisor's).
+// Responsible for: what a write means, durability, room, the file's health. Not for: where an object lies (journal.hpp,
+// key_tree.hpp), queueing (committer.hpp), messages (storage_local.hpp), the lock that keeps a second node away from an
+// exclusive store (the supervisor's).
+//
+// A write is a row of the journal and goes into the tree later, in a transaction of its own before some later batch. With
+// little room left, in the map or on the disk, the journal is emptied first and writes change the tree at once.
 //
 // Death. A write's change is on the disk when apply() returns it as Applied: LMDB syncs the pages, then writes the meta
 // page through an O_DSYNC descriptor, and only then shows the new version to readers, so nobody ever reads what a power
@@ -35,6 +39,7 @@
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/result.hpp"
+#include "plugins/storage-local/journal.hpp"
 #include "plugins/storage-local/key_tree.hpp"
 
 namespace hf::bucket {
@@ -45,6 +50,9 @@ inline constexpr std::uint64_t kMapBytesDefault = 16ULL << 30U;
 inline constexpr std::uint64_t kMapBytesMin = 4ULL << 20U;
 // ext4 ends a file at 16 TiB.
 inline constexpr std::uint64_t kMapBytesMax = 16ULL << 40U;
+// Writes use the journal above this much room in the map and on the disk: 8 MiB for a batch (256 paths of 4 pages, and its bodies), and 16 MiB for
+// merges under way, whose old pages come back two commits later (3 times 1024 pages of the tree and 0.5 MiB of bodies).
+inline constexpr std::uint64_t kJournalRoomBytes = 24ULL << 20U;
 
 struct WriteId {
     std::uint64_t hi = 0;
@@ -97,9 +105,11 @@ struct Stats {
 struct Options {
     std::string directory;  // must exist
     std::uint64_t map_bytes = kMapBytesDefault;
+    std::size_t journal_ops = kJournalOpsMax;  // rows that may wait, and two batches more
 };
 
 class Bucket;
+struct TableRecord;
 
 // One consistent view. At most one at a time; ends with the object.
 class Snapshot {
@@ -154,12 +164,28 @@ public:
 private:
     friend class Snapshot;
     struct Batch;
+    // One object as a transaction sees it.
+    struct Current {
+        bool exists = false;
+        bool in_tree = false;  // the tree has the key
+        MDB_val value{};       // good until the transaction's next change
+    };
     Bucket() = default;
     Result<void> open_env(const Options& options);
+    int read_own(MDB_txn* txn, TableRecord& record) const;
+    int find(MDB_txn* txn, const JournalEntry* entry, std::string_view key, Current& current) const;
+    int begin(Batch& batch);
+    [[nodiscard]] bool over_bounds() const;
+    bool is_crowded();
+    int merge(bool all);
+    int merge_oldest(std::size_t rows);
+    int merge_row(Batch& batch, std::uint64_t op);
+    bool clear_dead_readers();
     void apply_part(std::span<const Write> writes, std::span<WriteResult> results);
     int attempt(std::span<const Write> writes, std::span<WriteResult> results, bool& indeterminate);
     int apply_one(Batch& batch, const Write& write, WriteResult& result);
-    int store_object(Batch& batch, const Write& write, WriteResult& result);
+    int store_object(Batch& batch, const Write& write, bool in_tree, WriteResult& result);
+    int remove_object(Batch& batch, const Write& write, bool in_tree);
     static std::uint64_t next_serial(Batch& batch);
     int commit(Batch& batch, bool& indeterminate);
     std::int64_t room_pages();
@@ -172,6 +198,12 @@ private:
     std::uint64_t page_bytes_ = 0;
     std::uint64_t map_bytes_ = 0;      // as configured
     std::uint64_t put_bytes_max_ = 0;  // puts end here; what is above is left for deletes
+    std::size_t journal_ops_max_ = 0;
+    std::uint64_t journal_bytes_max_ = 0;
+    Journal<KeyTable> journal_;       // of apply()'s thread
+    Journal<KeyOrder> read_journal_;  // of read()'s thread
+    Bytes moved_;                     // an object on its way from the journal into the tree
+    bool crowded_ = false;            // this apply() does without the journal, if it can be emptied
     // Etag serials taken from the file in blocks, so that most commits do not touch the table's own record.
     std::uint64_t serial_next_ = 0;
     std::uint64_t serial_end_ = 0;

@@ -112,6 +112,8 @@ Result<void> Bucket::open_env(const Options& options) {
     const std::uint64_t align = std::max(page_bytes_, system_page);
     map_bytes_ = options.map_bytes / align * align;
     put_bytes_max_ = map_bytes_ - reserve_bytes(map_bytes_);
+    journal_ops_max_ = options.journal_ops;
+    journal_bytes_max_ = std::min(kJournalBytesMax, map_bytes_ / kJournalMapPart);
     // More in use than configured: it opens, for reading and deleting.
     const std::uint64_t wanted = std::max(map_bytes_, file.used_bytes + reserve_bytes(map_bytes_));
     const std::uint64_t mapped = (wanted + align - 1) / align * align;
@@ -133,14 +135,17 @@ Result<void> Bucket::open_env(const Options& options) {
     MDB_val value{};
     TableRecord record;
     const int code = mdb_get(reader_, table_, &key, &value);
-    const bool ours = code == 0 && read_record(value, record);
+    const bool ours = code == 0 && read_table_record(value, record);
+    // The journal is read here, so that damage in it is found now and not in the middle of work.
+    const int followed = ours ? journal_.catch_up(reader_, table_, record.merged_to) : 0;
     mdb_txn_reset(reader_);
     if (code == MDB_NOTFOUND || (code == 0 && !ours))
         return fail(Code::Corrupt,
                     data_path(directory_) + " is an LMDB file, but no bucket of format " +
-                        std::to_string(kFormatVersion) +
+                        std::to_string(kPlainTable) + " or " + std::to_string(kJournalledTable) +
                         "; nothing was changed. Name another directory in `path`");
-    return check(code, "reading the store");
+    HF_TRY(check(code, "reading the store"));
+    return check(followed, "reading the journal");
 }
 
 Result<std::unique_ptr<Bucket>> Bucket::open(const Options& options) {

@@ -1,9 +1,12 @@
 #include "plugins/storage-local/committer.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
 #include "abi/base/check.hpp"
+#include "abi/base/clock.hpp"
 
 namespace hf::bucket {
 namespace {
@@ -39,14 +42,16 @@ bool Committer::add(Write write) {
 
 void Committer::hand_over() {
     if (added_.empty()) return;
+    bool enough = false;
     {
         const std::lock_guard lock(mutex_);
         queue_.insert(queue_.end(),
                       std::make_move_iterator(added_.begin()),
                       std::make_move_iterator(added_.end()));
+        enough = queue_.size() >= enough_;
     }
     added_.clear();
-    wake_.notify_one();
+    if (enough) wake_.notify_one();
 }
 
 void Committer::settled(const std::vector<Finished>& finished) {
@@ -56,7 +61,14 @@ void Committer::settled(const std::vector<Finished>& finished) {
 
 // The next batch, in the order of arrival.
 std::vector<Write> Committer::take_batch(std::unique_lock<std::mutex>& lock) {
+    crowd_ += queue_.size();
     wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    enough_ = std::clamp<std::size_t>(crowd_ * 3 / 4, 1, kBatchWritesMax);
+    if (enough_ > 1)
+        wake_.wait_for(lock,
+                       std::chrono::nanoseconds(std::min(took_ns_ / kCompanyPart, kCompanyNsMax)),
+                       [this] { return stop_ || queue_.size() >= enough_; });
+    enough_ = 1;
     std::vector<Write> batch;
     if (stop_) return batch;
     std::size_t bytes = 0;
@@ -78,7 +90,10 @@ void Committer::run() {
         }
         if (batch.empty()) return;
         if (batch.size() > batch_max()) batch_max_.store(batch.size(), std::memory_order_relaxed);
+        const std::int64_t begin = monotonic_ns();
         std::vector<WriteResult> results = bucket_.apply(batch);
+        took_ns_ = monotonic_ns() - begin;
+        crowd_ = batch.size();
         std::vector<Finished> finished;
         finished.reserve(batch.size());
         std::size_t bytes = 0;

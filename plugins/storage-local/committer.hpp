@@ -1,5 +1,6 @@
-// Writes on their own thread: group commit. Whatever was queued while one commit ran becomes the next one, in the order
-// of arrival; nothing waits for company, so a lone write is committed at once and a crowd shares a sync.
+// Writes on their own thread: group commit. What was queued while one commit ran becomes the next one, in the order of
+// arrival. A lone write is committed at once and a crowd shares a sync: when several wrote at the same time lately, a commit
+// waits a moment until most of them are there again, because a commit costs as much for few writes as for many.
 //
 // Not responsible for what a write means (bucket.hpp) or for telling the asker (the owner's, through `done`).
 //
@@ -29,6 +30,11 @@ inline constexpr std::size_t kBatchBytesMax = 4U << 20U;
 inline constexpr std::size_t kOpenWritesMax = 4096;
 // Their keys and bodies together.
 inline constexpr std::size_t kOpenBytesMax = 64U << 20U;
+
+// A commit waits for company for this part of what the last one took, and never longer than the bound: whoever waits
+// in vain loses half as much as by coming a moment later, behind another commit.
+inline constexpr std::int64_t kCompanyPart = 2;
+inline constexpr std::int64_t kCompanyNsMax = 1'000'000;
 
 struct Finished {
     std::uint64_t token = 0;
@@ -72,7 +78,11 @@ private:
     std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<Write> queue_;
+    std::size_t enough_ = 1;  // the thread sleeps until so many are queued
     bool stop_ = false;
+    // The thread's own.
+    std::size_t crowd_ = 0;  // of the last commit: its writes and those that came meanwhile
+    std::int64_t took_ns_ = 0;
 
     std::atomic<std::size_t> open_bytes_{0};
     std::atomic<std::size_t> batch_max_{0};

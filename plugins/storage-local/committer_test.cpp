@@ -87,6 +87,35 @@ TEST_CASE("answers come in the order of arrival, and a crowd shares commits") {
     }
 }
 
+TEST_CASE(
+    "a crowd that writes again and again shares its commits, and whoever stays alone is not kept") {
+    const TempDir dir(Place::Disk);
+    const auto bucket = open(dir.path());
+    Inbox inbox;
+    Committer committer(*bucket, inbox.done());
+    constexpr std::uint64_t kCrowd = 16;
+    constexpr std::uint64_t kRounds = 50;
+    std::uint64_t n = 0;
+    // One is handed over at a time, as requests come over a link.
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+        for (std::uint64_t i = 0; i < kCrowd; ++i) {
+            ++n;
+            REQUIRE(committer.add(numbered(n, "k" + std::to_string(n))));
+            committer.hand_over();
+        }
+        CHECK(inbox.take(committer, kCrowd).size() == kCrowd);
+    }
+    CHECK(bucket->commits() < n);
+    // The crowd is gone: these wait in vain at most once.
+    for (int i = 0; i < 10; ++i) {
+        ++n;
+        REQUIRE(committer.add(numbered(n, "k" + std::to_string(n))));
+        committer.hand_over();
+        CHECK(inbox.take(committer, 1).front().result.outcome == Outcome::Applied);
+    }
+    CHECK(committer.idle());
+}
+
 TEST_CASE("large bodies end a batch early") {
     const TempDir dir;
     const auto bucket = open(dir.path());

@@ -3,6 +3,7 @@
 
 #include <lmdb.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 
@@ -12,6 +13,17 @@ namespace hf::bucket {
 [[nodiscard]] inline MDB_val record_key() {
     static char name = 'm';
     return {1, &name};
+}
+
+// The map or the disk has no room for what a transaction writes; nothing of it was stored.
+[[nodiscard]] inline bool is_no_room(int code) {
+    return code == MDB_MAP_FULL || code == MDB_TXN_FULL || code == ENOSPC || code == EDQUOT ||
+           code == EFBIG;
+}
+
+// A disk that fills up takes a part of the pages, which LMDB answers as EIO.
+[[nodiscard]] inline bool may_be_full(int code) {
+    return is_no_room(code) || code == EIO;
 }
 
 // Pages on the free list, as seen by a read transaction.

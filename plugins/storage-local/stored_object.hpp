@@ -1,9 +1,10 @@
-// What the values in the bucket's table look like. Written and read by bucket.cpp alone; little-endian, fixed for
-// format version 1 for ever.
+// What the values in the bucket's table look like; little-endian. An object and a journal row are fixed for their version
+// for ever; the table's own record says which kinds of entries there are.
 #pragma once
 
 #include <lmdb.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -29,21 +30,49 @@ struct ObjectHeader {
 };
 static_assert(sizeof(ObjectHeader) == 40);
 
+// Before each journal row's key and, for a put, its object.
+struct RowHeader {
+    std::uint32_t version = kFormatVersion;
+    std::uint8_t live = 0;     // 1: a put, 0: a delete
+    std::uint8_t in_tree = 0;  // 1: the tree has the key; stays true as long as the row waits
+    std::uint16_t key_bytes = 0;
+};
+static_assert(sizeof(RowHeader) == 8);
+
+// Version 1 has no journal. A program that knows only that refuses the store once a row was written, instead of
+// overlooking it.
+inline constexpr std::uint32_t kPlainTable = 1;
+inline constexpr std::uint32_t kJournalledTable = 2;
+
 // The table's own record, under the key 'm'.
 struct TableRecord {
-    std::uint32_t version = kFormatVersion;
+    std::uint32_t version = kJournalledTable;
     std::uint32_t reserved = 0;
     std::uint64_t serial_end = 1;  // serials below are given out
     std::uint64_t last_node = 0;
     std::uint64_t child_entries = 0;
+    std::uint64_t merged_to =
+        0;  // journal rows up to this one are in the tree; not there in version 1
 };
-static_assert(sizeof(TableRecord) == 32);
+static_assert(sizeof(TableRecord) == 40);
+inline constexpr std::size_t kPlainTableBytes = 32;
 
 template <class T>
 [[nodiscard]] bool read_record(const MDB_val& value, T& record) {
     if (value.mv_size < sizeof record) return false;
     std::memcpy(&record, value.mv_data, sizeof record);
     return record.version == kFormatVersion;
+}
+
+[[nodiscard]] inline bool read_table_record(const MDB_val& value, TableRecord& record) {
+    if (value.mv_size < kPlainTableBytes) return false;
+    record = {};
+    std::memcpy(&record, value.mv_data, std::min(value.mv_size, sizeof record));
+    if (record.version == kPlainTable) {
+        record.merged_to = 0;
+        return true;
+    }
+    return record.version == kJournalledTable && value.mv_size >= sizeof record;
 }
 
 [[nodiscard]] inline bool read_object(const MDB_val& value, ObjectHeader& header) {

@@ -178,18 +178,19 @@ TEST_CASE("actor_answers_what_is_no_http") {
 }
 
 TEST_CASE("more requests at once than there is credit for wait their turn") {
-    TestSupervisor supervisor(options());
+    constexpr std::uint64_t kClients = 1100;
+    TestSupervisor supervisor(options({{"requests_open_max", "2000"}}));
     std::vector<TestClient> clients;
-    for (int i = 0; i < 200; ++i) {
+    for (std::uint64_t i = 0; i < kClients; ++i) {
         clients.emplace_back(supervisor.port());
         clients.back().send(get("/actor/hold/x"));
     }
-    // The ring gives credit for some, and those are all that the supervisor hears of.
+    // The link gives credit for 1024 and a few, and those are all that the supervisor hears of.
     REQUIRE(
-        supervisor.wait_until([](const TestSupervisor::Seen& seen) { return seen.held >= 40; }));
-    CHECK(supervisor.seen().held < 100);
+        supervisor.wait_until([](const TestSupervisor::Seen& seen) { return seen.held >= 1024; }));
+    CHECK(supervisor.seen().held < kClients);
     CHECK(supervisor.seen().client == "127.0.0.1");
-    for (std::uint64_t asked = supervisor.seen().requests; asked < 200;
+    for (std::uint64_t asked = supervisor.seen().requests; asked < kClients;
          asked = supervisor.seen().requests) {
         supervisor.release();
         REQUIRE(supervisor.wait_until(

@@ -34,7 +34,7 @@ public:
                                       kRecordBytesMax,
                                       kRing / 4,
                                       0,
-                                      0};
+                                      kRing / 4};
         std::memcpy(pair_.to_plugin.data(), &facts, sizeof(facts));
         HF_CHECK(::pwrite(pair_.from_plugin_fd.get(), &facts, sizeof(facts), 0) == sizeof(facts),
                  "the head of P");

@@ -291,6 +291,20 @@ class Queues(Case):
         self.assertGreaterEqual(len(answers[200]), 5, "one runs and four wait")
         self.assertIn(b"mailbox is full", answers[503][0][2])
 
+    def test_a_slow_actor_holds_up_only_its_own_clients(self):
+        node = self.node({"plugin.placement": {"policy": "least-loaded"}, "class.misfit": {"cpu_limit": "20s", "wall_limit": "30s"}},
+                         ("counter", "misfit"))
+        node.post("/actor/misfit/q/ok")
+        node.post("/actor/counter/a")   # on the other instance
+        with ThreadPoolExecutor(100) as pool:
+            slow = [pool.submit(node.post, "/actor/misfit/q/burn?40") for _ in range(100)]
+            wait_for("they are accepted", lambda: node.status()["open_events"] >= 80, step=0.005)
+            self.assertEqual(node.post("/actor/counter/a")[2], b"2\n")
+            waiting = sum(not one.done() for one in slow)
+        self.assertGreater(waiting, 50, "it waited for the slow one's clients")
+        self.assertEqual({one.result()[0] for one in slow}, {200})
+        self.common_checks(node)
+
     def test_mailbox_bytes(self):
         node = self.node({"limits": {"mailbox_bytes": "64KiB"}, "class.misfit": {"cpu_limit": "20s", "wall_limit": "30s"}},
                          ("counter", "misfit"))

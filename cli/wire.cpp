@@ -219,14 +219,14 @@ Answer converse(int fd,
                 const std::string& request,
                 std::int64_t deadline_ns,
                 const OnProgress& on_progress) {
-    const Answer late = failed(Exit::Timeout,
-                               "timeout",
-                               "the node did not answer in time; what was asked may still happen "
-                               "(--timeout sets the limit)");
-    const Answer closed = failed(Exit::Unreachable,
-                                 "unreachable",
-                                 "the node closed the connection before it answered; what was "
-                                 "asked may or may not have happened");
+    Answer late = failed(Exit::Timeout,
+                         "timeout",
+                         "the node did not answer in time; what was asked may still happen "
+                         "(--timeout sets the limit)");
+    Answer closed = failed(Exit::Unreachable,
+                           "unreachable",
+                           "the node closed the connection before it answered; what was "
+                           "asked may or may not have happened");
     switch (write_all(fd, request, deadline_ns)) {
         case Written::All:
             break;

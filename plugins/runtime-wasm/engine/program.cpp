@@ -119,8 +119,9 @@ void Program::stamp(std::uint8_t* block, std::uint8_t* memory) const {
             // A template entry points into the template's instance; ours must point into ours.
             if (entries[i].func != nullptr) entries[i].module_instance = block;
         }
+        // The table holds the pointer itself.
         std::memcpy(
-            block + table_at_ + offsetof(wasm_rt_funcref_table_t, data), &entries, sizeof entries);
+            block + table_at_ + offsetof(wasm_rt_funcref_table_t, data), &entries, sizeof(void*));
     }
 }
 

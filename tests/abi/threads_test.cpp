@@ -51,6 +51,7 @@ public:
     Result<void> configure(const abi::Configure& configure, sdk::Context& context) override {
         (void)configure;
         context_ = &context;
+        shared_ = &context;
         return {};
     }
     void handle(const sdk::Message& message) override {
@@ -77,7 +78,7 @@ public:
     std::atomic<std::uint64_t> busy{0};
     std::atomic<std::uint64_t> posted{0};
     [[nodiscard]] bool wrong() const { return wrong_; }
-    sdk::Context* context() { return context_; }
+    sdk::Context* context() { return shared_; }
 
 private:
     void ask() {
@@ -96,6 +97,7 @@ private:
         }
     }
     sdk::Context* context_ = nullptr;
+    std::atomic<sdk::Context*> shared_{nullptr};  // for the other threads
     std::uint64_t asked_ = 0;
     std::deque<std::pair<std::uint64_t, std::uint64_t>> open_;
     bool wrong_ = false;

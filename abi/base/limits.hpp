@@ -18,6 +18,9 @@ inline constexpr std::size_t kObjectBytesMax = kPayloadBytesMax + 4 * 1024;
 inline constexpr std::size_t kHeaderBytesMax = 12 * 1024;
 // An escaped unit; S3 keys end at 1024 bytes and a key carries prefix, sequence and nonce too (protocol 2).
 inline constexpr std::size_t kUnitBytesMax = 400;
+// How long an accepted event may wait for its answer: the longest request_timeout of a gateway, and what the supervisor
+// takes when a gateway names no deadline or a later one.
+inline constexpr std::int64_t kEventWaitMsMax = 24LL * 3600 * 1000;
 // Verifier: our depth and table bounds, not flatbuffers' defaults (style, "Around shared memory").
 inline constexpr unsigned kVerifyDepthMax = 8;
 inline constexpr unsigned kVerifyTablesDefault = 64;

@@ -107,7 +107,7 @@ constexpr Rule kGatewayHttp[] = {
     {"header_timeout", Type::Duration, "10s", 10, kDay},
     {"body_timeout", Type::Duration, "30s", 10, kDay},
     {"idle_timeout", Type::Duration, "75s", 10, kDay},
-    {"request_timeout", Type::Duration, "30s", 10, kDay},
+    {"request_timeout", Type::Duration, "30s", 10, kEventWaitMsMax},
     {"write_timeout", Type::Duration, "30s", 10, kDay},
 };
 constexpr Rule kStorageLocal[] = {

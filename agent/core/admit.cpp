@@ -11,8 +11,6 @@ namespace hf::core {
 namespace {
 // A refusal is a sentence; it may quote what a plugin said, and that may fill a record by itself.
 constexpr std::size_t kReplyTextBytes = 1024;
-// The longest request_timeout that a configuration may name.
-constexpr Time kDeadlineMax = 3600 * kSecond;
 }  // namespace
 
 const char* hold_name(Hold hold) {
@@ -133,7 +131,7 @@ void Units::request(const RequestIn& request) {
     mail.waiting.bytes = request.event.size();
     mail.event = request.event;
     // A gateway that names none, or one beyond any configuration, must not keep a place for ever.
-    const Time latest = env_.now + kDeadlineMax;
+    const Time latest = env_.now + kEventWaitMsMax * kMs;
     mail.deadline = request.deadline == 0 ? latest : std::min(request.deadline, latest);
     mail.trace = request.trace;
     ++env_.stats.accepted;

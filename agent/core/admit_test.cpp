@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "abi/base/limits.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/test_rig.hpp"
 
@@ -104,6 +105,24 @@ TEST_CASE("a_deadline_is_answered_at_its_nanosecond_and_the_event_does_not_run_a
     CHECK(rig.replied_at(later) == start + 4 * kSecond - 1);
     CHECK(rig.all<ReplyOut>().size() == 3);
     CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("a_gateway_may_wait_as_long_as_its_request_timeout_may_be_and_no_longer") {
+    const Time longest = kEventWaitMsMax * kMs;
+    Config config = small_config();
+    config.limits.storage_stall = 3 * longest;  // a store that is silent, and that nobody doubts
+    Rig rig(config);
+    rig.hook = [](const Action& action) { return std::holds_alternative<StoreRequest>(action); };
+    const auto wanted = rig.ask("a", rig.now + longest);
+    const auto beyond = rig.ask("b", rig.now + 2 * longest);
+    const auto unnamed = rig.ask("c", 0);
+    rig.run_for(longest - 1);
+    for (const auto request : {wanted, beyond, unnamed}) CHECK(rig.reply(request) == nullptr);
+    rig.run_for(1);
+    for (const auto request : {wanted, beyond, unnamed}) {
+        REQUIRE(rig.reply(request) != nullptr);
+        CHECK(rig.reply(request)->reason == ReplyReason::Deadline);
+    }
 }
 
 TEST_CASE("an_event_that_ends_three_runtimes_is_failed_and_not_tried_again") {

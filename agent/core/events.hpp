@@ -82,11 +82,12 @@ struct StoreAnswer {
 };
 
 // --- runtime -----------------------------------------------------------------------------------------------------------
+enum class ActivateStatus : std::uint8_t { Ok, Full, Failed };
 struct ActivatedIn {
     Handle from;
     OpId op = 0;
     std::uint64_t activation = 0;
-    bool ok = false;
+    ActivateStatus status = ActivateStatus::Failed;
     std::string error;
 };
 enum class DeliverStatus : std::uint8_t {

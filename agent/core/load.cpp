@@ -271,14 +271,13 @@ void Units::send_activation(Unit& unit) {
 void Units::activated(const ActivatedIn& event) {
     Unit* unit = close_runtime_op(event.op, event.from, RuntimeAsk::Activate, event.activation);
     if (unit == nullptr || unit->memory != Memory::Activating) return;
-    if (!event.ok) {
+    if (event.status != ActivateStatus::Ok) {
         env_.note(NoteLevel::Warn, "units", unit->key + ": not activated: " + event.error);
         leave_runtime(*unit, true);
         unit->memory = Memory::Cold;
-        const bool full = event.error.starts_with("limit");
+        const bool full = event.status == ActivateStatus::Full;
         // It holds less than the configuration says: room is made earlier from now on.
-        if (const auto load = runtimes_.find(event.from);
-            load != runtimes_.end() && event.error.starts_with("limit resident"))
+        if (const auto load = runtimes_.find(event.from); full && load != runtimes_.end())
             load->second.capacity =
                 std::clamp<std::uint32_t>(load->second.resident, 1, load->second.capacity);
         return refuse_waiting(*unit,

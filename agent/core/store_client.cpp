@@ -8,15 +8,19 @@
 namespace hf::core {
 
 namespace {
-// Settling an unknown outcome: 50 ms doubling to 2 s. A store that recovers is noticed in time for a 30 s request.
 constexpr Time kRetryFirst = 50 * kMs;
 constexpr unsigned kRetryDoublings = 5;
 }  // namespace
 
+void Backoff::begin(Time now) {
+    at_ = now + (kRetryFirst << std::min(tries_, kRetryDoublings));
+    ++tries_;
+}
+
 OpId StoreClient::submit(StoreRequest request, Done done) {
     const OpId op = env_.new_op();
     request.op = op;
-    open_.emplace(op, Pending{std::move(request), std::move(done), {}, 0, 0});
+    open_.emplace(op, Pending{std::move(request), std::move(done), {}, {}});
     waiting_.push_back(op);
     send_waiting();
     return op;
@@ -73,8 +77,8 @@ OpId StoreClient::probe(Done done) {
 void StoreClient::forget_flight(Pending& pending) {
     if (pending.sent_to.valid()) --in_flight_;
     pending.sent_to = {};
-    if (pending.retry_at != 0) --backing_off_;
-    pending.retry_at = 0;
+    if (pending.backoff.waits()) --backing_off_;
+    pending.backoff.end();
 }
 
 void StoreClient::send_waiting() {
@@ -94,12 +98,12 @@ void StoreClient::send_waiting() {
 void StoreClient::guard(std::string key,
                         std::function<bool(const StoreAnswer&)> known,
                         std::function<void(Handle, const std::string&)> strange) {
-    guard_ = Guard{std::move(key), std::move(known), std::move(strange), {}, {}, 0, 0};
+    guard_ = Guard{std::move(key), std::move(known), std::move(strange), {}, {}, {}};
 }
 
 void StoreClient::ask_identity() {
     guard_->op = env_.new_op();
-    guard_->retry_at = 0;
+    guard_->backoff.end();
     StoreRequest request;
     request.op = guard_->op;
     request.to = guard_->asked;
@@ -112,8 +116,7 @@ void StoreClient::ask_identity() {
 void StoreClient::identity_answered(const StoreAnswer& answer) {
     if (answer.outcome != Outcome::Applied && answer.outcome != Outcome::NotFound) {
         guard_->op = {};
-        guard_->retry_at = env_.now + (kRetryFirst << std::min(guard_->tries, kRetryDoublings));
-        ++guard_->tries;
+        guard_->backoff.begin(env_.now);
         return;
     }
     const Handle asked = std::exchange(guard_->asked, {});
@@ -145,8 +148,7 @@ bool StoreClient::answered(StoreAnswer& answer) {
     if (undecided && pending.request.verb != StoreVerb::Delete) {
         if (put) ++env_.stats.commit_unknown;
         pending.uncertain = put;
-        pending.retry_at = env_.now + (kRetryFirst << std::min(pending.tries, kRetryDoublings));
-        ++pending.tries;
+        pending.backoff.begin(env_.now);
         ++backing_off_;
         send_waiting();
         return true;
@@ -167,8 +169,7 @@ void StoreClient::route(Handle storage) {
     if (storage == guard_->asked) return;
     target_ = {};
     guard_->asked = storage;
-    guard_->retry_at = 0;
-    guard_->tries = 0;
+    guard_->backoff.reset();
     if (storage.valid()) ask_identity();
 }
 
@@ -176,7 +177,7 @@ void StoreClient::died(Handle storage) {
     if (target_ == storage) target_ = {};
     if (guard_ && guard_->asked == storage) {
         guard_->asked = {};
-        guard_->retry_at = 0;
+        guard_->backoff.end();
     }
     std::deque<OpId> again;
     for (auto& [op, pending] : open_) {
@@ -191,11 +192,11 @@ void StoreClient::died(Handle storage) {
 }
 
 void StoreClient::tick() {
-    if (guard_ && guard_->retry_at != 0 && guard_->retry_at <= env_.now) ask_identity();
+    if (guard_ && guard_->backoff.due(env_.now)) ask_identity();
     if (backing_off_ == 0) return;
     for (auto& [op, pending] : open_) {
-        if (pending.retry_at == 0 || pending.retry_at > env_.now) continue;
-        pending.retry_at = 0;
+        if (!pending.backoff.due(env_.now)) continue;
+        pending.backoff.end();
         --backing_off_;
         waiting_.push_back(op);
     }
@@ -203,10 +204,10 @@ void StoreClient::tick() {
 }
 
 Time StoreClient::next_deadline() const {
-    Time soonest = guard_ && guard_->retry_at != 0 ? guard_->retry_at : kNever;
+    Time soonest = guard_ ? guard_->backoff.at() : kNever;
     if (backing_off_ == 0) return soonest;
     for (const auto& [op, pending] : open_) {
-        if (pending.retry_at != 0) soonest = std::min(soonest, pending.retry_at);
+        soonest = std::min(soonest, pending.backoff.at());
     }
     return soonest;
 }

@@ -24,6 +24,21 @@ namespace hf::core {
 // Keys of one Delete: 64 of the longest, less than 500 bytes each, fill half a record.
 constexpr std::size_t kEraseKeysMax = 64;
 
+// When to ask again: 50 ms doubling to 2 s, so that a store which recovers is noticed in time for a 30 s request.
+class Backoff {
+public:
+    void begin(Time now);  // another try failed
+    void end() { at_ = 0; }
+    void reset() { *this = {}; }
+    [[nodiscard]] bool waits() const { return at_ != 0; }
+    [[nodiscard]] bool due(Time now) const { return at_ != 0 && at_ <= now; }
+    [[nodiscard]] Time at() const { return at_ == 0 ? kNever : at_; }
+
+private:
+    Time at_ = 0;  // 0: not waiting
+    unsigned tries_ = 0;
+};
+
 class StoreClient {
 public:
     using Done = std::function<void(StoreAnswer&)>;
@@ -66,9 +81,8 @@ private:
     struct Pending {
         StoreRequest request;
         Done done;
-        Handle sent_to;     // invalid: waiting
-        Time retry_at = 0;  // 0: not backing off
-        unsigned tries = 0;
+        Handle sent_to;  // invalid: waiting
+        Backoff backoff;
         bool uncertain =
             false;  // a Put that may have been applied: a refusal decides nothing any more
     };
@@ -88,8 +102,7 @@ private:
         std::function<void(Handle, const std::string&)> strange;
         Handle asked;  // invalid: nobody is being asked
         OpId op{};
-        Time retry_at = 0;  // 0: the question is on its way
-        unsigned tries = 0;
+        Backoff backoff;
     };
     std::optional<Guard> guard_;
     std::map<OpId, Pending> open_;  // ordered: oldest first is the order of replay

@@ -199,7 +199,8 @@ private:
         } else if (const auto* request = std::get_if<StoreRequest>(&action)) {
             store(*request);
         } else if (const auto* activate = std::get_if<Activate>(&action)) {
-            feed(ActivatedIn{activate->to, activate->op, activate->activation, true, ""});
+            feed(ActivatedIn{
+                activate->to, activate->op, activate->activation, ActivateStatus::Ok, ""});
         } else if (const auto* deliver = std::get_if<Deliver>(&action)) {
             feed(delivered(*deliver));
         } else if (const auto* drop = std::get_if<Drop>(&action)) {

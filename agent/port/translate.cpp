@@ -50,6 +50,18 @@ core::StoreAnswer answer_of(Handle from, const Received& record, abi::Outcome ou
     return answer;
 }
 
+core::ActivateStatus status_of(abi::ActivateStatus status) {
+    switch (status) {
+        case abi::ActivateStatus::Ok:
+            return core::ActivateStatus::Ok;
+        case abi::ActivateStatus::Full:
+            return core::ActivateStatus::Full;
+        case abi::ActivateStatus::Failed:
+            break;
+    }
+    return core::ActivateStatus::Failed;
+}
+
 core::DeliverStatus status_of(abi::DeliverStatus status) {
     switch (status) {
         case abi::DeliverStatus::Ok:
@@ -354,8 +366,11 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
         }
         case abi::Body::Activated: {
             const auto& table = record.as<abi::Activated>();
-            return core::ActivatedIn{
-                from, record.reply_to, table.activation(), table.ok(), text(table.error())};
+            return core::ActivatedIn{from,
+                                     record.reply_to,
+                                     table.activation(),
+                                     status_of(table.status()),
+                                     text(table.error())};
         }
         case abi::Body::Delivered:
             return delivered(from, record);

@@ -73,9 +73,6 @@ std::uint16_t write_reply(Bytes& out, const Framing& framing, const abi::Reply& 
             std::max<std::uint32_t>(1,
                                     reply.retry_after_ms() / kMsPerSecond +
                                         (reply.retry_after_ms() % kMsPerSecond != 0 ? 1 : 0));
-    if (reply.reason() == abi::ReplyReason::ActorLimit &&
-        answer.text.find("body") != std::string_view::npos)
-        answer.status = 413;
     write_local(out, framing, answer);
     return answer.status;
 }

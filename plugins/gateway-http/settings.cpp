@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 
+#include "abi/base/limits.hpp"
+
 namespace hf::gateway {
 
 namespace {
@@ -31,7 +33,7 @@ constexpr std::array<Known, 12> kKnown{{
     {"header_timeout", nullptr, &Settings::header_timeout_ms, 10, kDayMs},
     {"body_timeout", nullptr, &Settings::body_timeout_ms, 10, kDayMs},
     {"idle_timeout", nullptr, &Settings::idle_timeout_ms, 10, kDayMs},
-    {"request_timeout", nullptr, &Settings::request_timeout_ms, 10, kDayMs},
+    {"request_timeout", nullptr, &Settings::request_timeout_ms, 10, kEventWaitMsMax},
     {"write_timeout", nullptr, &Settings::write_timeout_ms, 10, kDayMs},
 }};
 

@@ -201,11 +201,15 @@ void RuntimeWasm::activate(const sdk::Message& message) {
     const auto& piece = message.as<abi::Activate>();
     const Result<void> done = activate_piece(piece);
     if (!done) residents_->drop(piece.activation());
+    const abi::ActivateStatus status = done ? abi::ActivateStatus::Ok
+                                       : done.error().code == Code::Busy
+                                           ? abi::ActivateStatus::Full
+                                           : abi::ActivateStatus::Failed;
     auto& fbb = context_->builder();
     const auto error =
         done ? flatbuffers::Offset<flatbuffers::String>() : error_in(fbb, done.error().message);
     context_->reply(message.req_id,
-                    abi::CreateActivated(fbb, piece.activation(), piece.part(), done.ok(), error));
+                    abi::CreateActivated(fbb, piece.activation(), piece.part(), status, error));
 }
 
 void RuntimeWasm::deliver(const sdk::Message& message) {

@@ -39,10 +39,11 @@ void Runtime::activate(const core::Activate& ask) {
     for (const core::StoredChanges& stored : ask.entries) fold(memory, stored);
     memory.complete = !ask.more;
     memory.busy = ask.op;
-    answer.ok = !(w.faults() && w.dice.permille(w.scenario.activation_refused));
-    if (!answer.ok) {
-        answer.error =
-            w.dice.percent(50) ? "limit: no slot is free" : "trapped in its start function";
+    answer.status = core::ActivateStatus::Ok;
+    if (w.faults() && w.dice.permille(w.scenario.activation_refused)) {
+        const bool full = w.dice.percent(50);
+        answer.status = full ? core::ActivateStatus::Full : core::ActivateStatus::Failed;
+        answer.error = full ? "no slot is free" : "trapped in its start function";
         memories_.erase(it);
     }
     open_.insert(ask.op);
@@ -148,7 +149,9 @@ bool Runtime::lie(const core::Deliver& ask, const core::DeliveredIn& truth) {
             answer_later(w.dice.between(200, 2000) * kMs, truth);
             return false;
         case 3:  // with the wrong kind of answer
-            answer_later(delay, core::ActivatedIn{spawn_.handle, ask.op, ask.activation, true, ""});
+            answer_later(delay,
+                         core::ActivatedIn{
+                             spawn_.handle, ask.op, ask.activation, core::ActivateStatus::Ok, ""});
             return true;
         case 4:
             answer_later(delay, core::DroppedIn{spawn_.handle, ask.op});

@@ -71,8 +71,8 @@ MUTANTS = {
           "pending.uncertain = pending.request.verb == StoreVerb::Put;", "pending.uncertain = false;")]),
     "new-write-id-on-resend": (
         "the store cannot recognise its own write",
-        [("store_client.cpp", "        ++pending.tries;",
-          "        ++pending.tries;\n        pending.request.write_id = env_.new_write_id();")]),
+        [("store_client.cpp", "        pending.backoff.begin(env_.now);",
+          "        pending.backoff.begin(env_.now);\n        pending.request.write_id = env_.new_write_id();")]),
     "no-seal": (
         "an old owner's write under way is not fenced",
         [("load.cpp", "    unit.next_seq = last + 1;\n    seal(unit);",

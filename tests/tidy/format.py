@@ -1,21 +1,17 @@
 #!/usr/bin/python3
 """Every source file is as clang-format writes it (`./dev fmt`). Prints the files that are not and exits 1."""
-import os
 import shutil
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SKIP_EXIT = 77
+from sources import ROOT, SKIP_EXIT, tracked
 
 
 def main():
     if shutil.which("clang-format") is None:
         print("skipped: there is no clang-format here")
         return SKIP_EXIT
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "*.cpp", "*.hpp", "*.h", "*.c"], capture_output=True, text=True,
-                            check=False).stdout.split()
-    files = [name for name in listed if os.path.exists(os.path.join(ROOT, name))]
+    files = tracked("*.cpp", "*.hpp", "*.h", "*.c")
     if not files:
         print("skipped: this is no git checkout, the files are not known")
         return SKIP_EXIT

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SKIP_EXIT = 77
+from sources import ROOT, SKIP_EXIT, tracked
+
 ROOMS = ["abi", "agent", "cli", "jail", "plugins"]
 NOT_PRODUCT = re.compile(r"(_test|_bench|_driver|_probe|_prober|/test_[a-z]+|/testing/.*)\.cpp$|/testing/|^abi/fuzz/")
 
@@ -19,9 +19,7 @@ def main():
         print("skipped: there is no clang-tidy here")
         return SKIP_EXIT
     if not files:
-        listed = subprocess.run(["git", "-C", ROOT, "ls-files", *[f"{room}/*.cpp" for room in ROOMS]], capture_output=True,
-                                text=True, check=False).stdout.split()
-        files = [name for name in listed if not NOT_PRODUCT.search(name) and os.path.exists(os.path.join(ROOT, name))]
+        files = [name for name in tracked(*[f"{room}/*.cpp" for room in ROOMS]) if not NOT_PRODUCT.search(name)]
     if not files:
         print("skipped: this is no git checkout, the files are not known")
         return SKIP_EXIT

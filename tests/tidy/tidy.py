@@ -4,10 +4,10 @@ unfinished marks, sleeps in tests. Prints one line per broken rule and exits 1.
 """
 import os
 import re
-import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from sources import ROOT, tracked, walked
+
 LENGTH_MAX = 600   # lines; past it a file is two rooms
 
 # Which project folders a file of a room may include, besides its own. Longest prefix wins.
@@ -92,20 +92,14 @@ def check_dead(files, problems):
 
 
 def main():
-    names = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=False).stdout.split()
-    if not names:
-        for base, _, files in os.walk(ROOT):
-            rel = os.path.relpath(base, ROOT)
-            if rel.split(os.sep)[0].startswith((".git", "build")):
-                continue
-            names += [os.path.normpath(os.path.join(rel, name)) for name in files]
+    names = tracked() or walked()
     problems = []
     for path in names:
         full = os.path.join(ROOT, path)
-        if path.endswith((".cpp", ".hpp", ".h", ".c")) and os.path.exists(full) and not path.startswith("guest/"):
+        if path.endswith((".cpp", ".hpp", ".h", ".c")) and not path.startswith("guest/"):
             with open(full, encoding="utf-8") as file:
                 check_file(path, file.read(), problems)
-    check_dead([n for n in names if os.path.exists(os.path.join(ROOT, n))], problems)
+    check_dead(names, problems)
     for problem in problems:
         print(problem)
     return 1 if problems else 0

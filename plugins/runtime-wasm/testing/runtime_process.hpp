@@ -118,7 +118,7 @@ public:
                 const auto& said = received.as<abi::Activated>();
                 CHECK(said.activation() == activation);
                 CHECK(said.part() == part);
-                if (!said.ok()) failed = said.error()->str();
+                if (said.status() != abi::ActivateStatus::Ok) failed = said.error()->str();
             });
         }
         return failed;

@@ -52,7 +52,7 @@ private:
 // A verified record from the instance; pointers stay good until the handler returns.
 struct Received {
     std::uint64_t req_id =
-        0;  // its own request (gateway Request, Query, HostCall); 0 for one-way and replies
+        0;  // its own request (a gateway's Request, Query, ...); 0 for one-way and replies
     std::uint64_t reply_to = 0;  // the request of ours that this answers
     std::uint64_t trace_id = 0;
     std::int64_t deadline_ns = 0;

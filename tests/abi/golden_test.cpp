@@ -232,11 +232,11 @@ TEST_CASE("union_numbers_are_the_wire's") {
     CHECK(static_cast<int>(abi::Body::Greet) == 1);
     CHECK(static_cast<int>(abi::Body::Counters) == 11);
     CHECK(static_cast<int>(abi::Body::Request) == 12);
-    CHECK(static_cast<int>(abi::Body::Listening) == 26);
-    CHECK(static_cast<int>(abi::Body::Get) == 27);
-    CHECK(static_cast<int>(abi::Body::Probed) == 36);
-    CHECK(static_cast<int>(abi::Body::Prepare) == 37);
-    CHECK(static_cast<int>(abi::Body::HostCallReturned) == 50);
+    CHECK(static_cast<int>(abi::Body::Listening) == 27);
+    CHECK(static_cast<int>(abi::Body::Get) == 28);
+    CHECK(static_cast<int>(abi::Body::Probed) == 37);
+    CHECK(static_cast<int>(abi::Body::Prepare) == 38);
+    CHECK(static_cast<int>(abi::Body::Resume) == 50);
     CHECK(static_cast<int>(abi::Body::Place) == 51);
     CHECK(static_cast<int>(abi::Body::Step) == 58);
 }

@@ -32,6 +32,11 @@ public:
         for (int shift = 0; shift < 32; shift += 8)
             out_.push_back(static_cast<std::uint8_t>(value >> shift));
     }
+    void u64(std::uint64_t value) {
+        u32(static_cast<std::uint32_t>(value));
+        u32(static_cast<std::uint32_t>(value >> 32U));
+    }
+    void raw(BytesView bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
     void field(BytesView bytes) {
         u32(static_cast<std::uint32_t>(bytes.size()));
         out_.insert(out_.end(), bytes.begin(), bytes.end());

@@ -12,10 +12,14 @@ namespace hf {
     return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
 }
 
-[[nodiscard]] inline std::int64_t wall_ms() {
+[[nodiscard]] inline std::int64_t wall_ns() {
     timespec ts{};
     ::clock_gettime(CLOCK_REALTIME, &ts);
-    return std::int64_t{ts.tv_sec} * 1000 + ts.tv_nsec / 1'000'000;
+    return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+[[nodiscard]] inline std::int64_t wall_ms() {
+    return wall_ns() / 1'000'000;
 }
 
 }  // namespace hf

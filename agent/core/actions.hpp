@@ -74,6 +74,20 @@ struct Activate {
     std::uint32_t part = 0;
     bool more = false;
     std::vector<StoredChanges> entries;
+    std::int64_t alarm_due_ms = 0;  // 0: none is set
+};
+// The kinds of guest ABI v1, with its numbers.
+enum class EventKind : std::uint8_t {
+    None = 0,
+    Http = 1,
+    Call = 2,
+    Alarm = 3,
+    WsOpen = 4,
+    WsMessage = 5,
+    WsClose = 6,
+    Restored = 7,
+    Stop = 8,
+    Entity = 9
 };
 struct Deliver {
     Handle to;
@@ -82,7 +96,21 @@ struct Deliver {
     std::uint64_t event_incarnation = 0;
     std::uint64_t event_counter = 0;
     std::uint16_t attempt = 1;
+    EventKind kind = EventKind::Http;
     Bytes event;  // a copy: the core keeps its own until the event is decided
+    Time deadline = 0;
+    std::uint64_t trace = 0;
+};
+// The event that waits for its call `n` goes on.
+struct Resume {
+    Handle to;
+    OpId op = 0;
+    std::uint64_t activation = 0;
+    std::uint64_t event_incarnation = 0;
+    std::uint64_t event_counter = 0;
+    std::uint32_t n = 0;
+    std::int32_t code = 0;  // 0, or a negative result of guest ABI v1
+    Bytes payload;
     Time deadline = 0;
     std::uint64_t trace = 0;
 };
@@ -148,6 +176,26 @@ struct ReplyOut {
     Bytes body;
     std::string text;
 };
+// Answers a SocketMessageIn.
+struct SocketTaken {
+    Handle to;
+    std::uint64_t req_id = 0;
+    bool ok = true;
+    std::uint16_t code = 0;  // what to close with when it was not taken
+    std::string text;
+};
+struct SocketSend {
+    Handle to;
+    std::uint64_t connection = 0;  // the gateway's number
+    bool binary = false;
+    Bytes data;
+};
+struct CloseSocket {
+    Handle to;
+    std::uint64_t connection = 0;
+    std::uint16_t code = 0;
+    std::string reason;
+};
 struct CommandDone {
     std::uint64_t command = 0;
     bool ok = false;
@@ -177,6 +225,7 @@ using Action = std::variant<ReplyOut,
                             Deliver,
                             StoreRequest,
                             Activate,
+                            Resume,
                             Checkpoint,
                             Drop,
                             Place,
@@ -187,6 +236,9 @@ using Action = std::variant<ReplyOut,
                             SendShed,
                             SendStop,
                             AskProgress,
+                            SocketTaken,
+                            SocketSend,
+                            CloseSocket,
                             CommandDone,
                             CommandProgress,
                             RememberBadBuilds,

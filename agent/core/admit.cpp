@@ -9,8 +9,7 @@
 namespace hf::core {
 
 namespace {
-// A refusal is a sentence; it may quote what a plugin said, and that may fill a record by itself.
-constexpr std::size_t kReplyTextBytes = 1024;
+constexpr std::uint32_t kRetryAfterMs = 1000;
 }  // namespace
 
 const char* hold_name(Hold hold) {
@@ -48,11 +47,16 @@ const char* memory_name(Memory memory) {
 }
 
 Units::Units(Env& env, StoreClient& store, Supervision& supervision)
-    : env_(env), store_(store), supervision_(supervision) {}
+    : env_(env),
+      store_(store),
+      supervision_(supervision),
+      alarms_(env, store, [this](const Hint& hint) { return visit(hint); }) {}
 
 void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
     incarnation_ = incarnation;
     reaped_ = reaped;
+    sockets_.begin(incarnation);
+    alarms_.open();
     std::vector<UnitId> waiting;
     for (const auto& [id, unit] : units_) waiting.push_back(id);
     std::sort(waiting.begin(), waiting.end());  // the map's order is nobody's business
@@ -66,88 +70,105 @@ Unit* Units::unit_of(UnitId id) {
     return it == units_.end() ? nullptr : it->second.get();
 }
 
-void Units::refuse(const RequestIn& request,
-                   ReplyReason reason,
-                   std::string text,
-                   std::uint32_t retry_ms) {
+Unit* Units::unit_named(const std::string& key) {
+    const auto it = by_key_.find(key);
+    return it == by_key_.end() ? nullptr : unit_of(it->second);
+}
+
+// A gateway that names no deadline, or one beyond any configuration, must not keep a place for ever.
+Time Units::latest(Time deadline) const {
+    const Time latest = env_.now + kEventWaitMsMax * kMs;
+    return deadline == 0 ? latest : std::min(deadline, latest);
+}
+
+void Units::refuse(Handle gateway, std::uint64_t req_id, Refusal refusal) {
     ReplyOut reply;
-    reply.to = request.from;
-    reply.req_id = request.req_id;
-    reply.reason = reason;
-    reply.text = std::move(text);
-    if (reason == ReplyReason::Busy || reason == ReplyReason::Unavailable) {
-        reply.retry_after_ms = retry_ms;
+    reply.to = gateway;
+    reply.req_id = req_id;
+    reply.reason = refusal.reason;
+    reply.text = std::move(refusal.text);
+    if (reply.reason == ReplyReason::Busy || reply.reason == ReplyReason::Unavailable) {
+        reply.retry_after_ms = kRetryAfterMs;
         ++env_.stats.refused_busy;
     }
     emit_reply(std::move(reply));
 }
 
-void Units::emit_reply(ReplyOut reply) {
-    if (reply.text.size() > kReplyTextBytes)
-        reply.text.replace(kReplyTextBytes - 3, std::string::npos, "...");
-    supervision_.told(reply.to);
-    env_.emit(std::move(reply));
+void Units::request(const RequestIn& request) {
+    Mail mail;
+    mail.waiting.origin = FromRequest{request.from, request.req_id};
+    mail.event = request.event;
+    mail.deadline = latest(request.deadline);
+    mail.trace = request.trace;
+    if (auto refusal = admit(request.class_name, request.name, std::move(mail)))
+        refuse(request.from, request.req_id, std::move(*refusal));
 }
 
-void Units::request(const RequestIn& request) {
-    const Limits& limits = env_.config.limits;
-    if (closing_) return refuse(request, ReplyReason::Unavailable, "the node stops");
+std::optional<Units::Refusal> Units::admit(const std::string& class_name,
+                                           const std::string& name,
+                                           Mail mail) {
     const auto spec = std::find_if(
-        env_.config.classes.begin(), env_.config.classes.end(), [&](const ClassSpec& c) {
-            return c.name == request.class_name;
+        env_.config.classes.begin(), env_.config.classes.end(), [&](const ClassSpec& known) {
+            return known.name == class_name;
         });
+    if (closing_ && !std::holds_alternative<FromCall>(mail.waiting.origin))
+        return Refusal{ReplyReason::Unavailable, "the node stops"};
     if (spec == env_.config.classes.end())
-        return refuse(request,
-                      ReplyReason::UnknownClass,
-                      "no class named '" + request.class_name + "' is deployed here");
-    const auto key = actor_unit(env_.config.tenant, request.class_name, request.name);
-    if (!key) return refuse(request, ReplyReason::BadName, key.error().message);
-    if (request.event.size() > kPayloadBytesMax + kHeaderBytesMax)
-        return refuse(
-            request,
-            ReplyReason::TooLarge,
-            "the event is above " + std::to_string(kPayloadBytesMax + kHeaderBytesMax) + " bytes");
-    if (accepted_ >= limits.accepted_events)
-        return refuse(request,
-                      ReplyReason::Busy,
-                      "the node has as many open events as limits.accepted_events allows");
-    if (accepted_bytes_ + request.event.size() > limits.accepted_bytes)
-        return refuse(request,
-                      ReplyReason::Busy,
-                      "the node's open events take as many bytes as limits.accepted_bytes allows");
-    Unit* unit = find_or_make(
-        static_cast<std::size_t>(spec - env_.config.classes.begin()), *key, request.name);
-    if (unit == nullptr)
-        return refuse(
-            request, ReplyReason::Busy, "the node knows as many units as limits.units_max allows");
-    if (unit->mailbox.size() >= limits.mailbox_events ||
-        unit->mailbox_bytes + request.event.size() > limits.mailbox_bytes)
-        return refuse(request, ReplyReason::Busy, "the actor's mailbox is full");
+        return Refusal{ReplyReason::UnknownClass,
+                       "no class named '" + class_name + "' is deployed here"};
+    const auto key = actor_unit(env_.config.tenant, class_name, name);
+    if (!key) return Refusal{ReplyReason::BadName, key.error().message};
+    Unit* unit = unit_named(*key);
+    if (unit == nullptr) {
+        if (auto refusal = no_room_for(mail)) return refusal;
+        unit = make_unit(static_cast<std::size_t>(spec - env_.config.classes.begin()), *key, name);
+        if (unit == nullptr)
+            return Refusal{ReplyReason::Busy,
+                           "the node knows as many units as limits.units_max allows"};
+    }
+    return admit_to(*unit, std::move(mail));
+}
 
-    Mail mail;
+// Whether the node can take one more event at all.
+std::optional<Units::Refusal> Units::no_room_for(const Mail& mail) const {
+    const Limits& limits = env_.config.limits;
+    if (mail.event.size() > kPayloadBytesMax + kHeaderBytesMax)
+        return Refusal{
+            ReplyReason::TooLarge,
+            "the event is above " + std::to_string(kPayloadBytesMax + kHeaderBytesMax) + " bytes"};
+    if (accepted_ >= limits.accepted_events)
+        return Refusal{ReplyReason::Busy,
+                       "the node has as many open events as limits.accepted_events allows"};
+    if (accepted_bytes_ + mail.event.size() > limits.accepted_bytes)
+        return Refusal{ReplyReason::Busy,
+                       "the node's open events take as many bytes as limits.accepted_bytes allows"};
+    return std::nullopt;
+}
+
+std::optional<Units::Refusal> Units::admit_to(Unit& unit, Mail mail) {
+    const Limits& limits = env_.config.limits;
+    if (auto refusal = no_room_for(mail)) return refusal;
+    if (unit.mailbox.size() >= limits.mailbox_events ||
+        unit.mailbox_bytes + mail.event.size() > limits.mailbox_bytes)
+        return Refusal{ReplyReason::Busy, "the actor's mailbox is full"};
+    push(unit, std::move(mail));
+    return std::nullopt;
+}
+
+void Units::push(Unit& unit, Mail mail) {
     mail.waiting.event = ++last_event_;
-    mail.waiting.gateway = request.from;
-    mail.waiting.req_id = request.req_id;
-    mail.waiting.bytes = request.event.size();
-    mail.event = request.event;
-    // A gateway that names none, or one beyond any configuration, must not keep a place for ever.
-    const Time latest = env_.now + kEventWaitMsMax * kMs;
-    mail.deadline = request.deadline == 0 ? latest : std::min(request.deadline, latest);
-    mail.trace = request.trace;
+    mail.waiting.bytes = mail.event.size();
     ++env_.stats.accepted;
     ++accepted_;
     accepted_bytes_ += mail.waiting.bytes;
-    unit->mailbox_bytes += mail.waiting.bytes;
-    arm_deadline(*unit, mail);
-    unit->mailbox.push_back(std::move(mail));
-    touch(*unit);
-    pump(*unit);
+    unit.mailbox_bytes += mail.waiting.bytes;
+    arm_deadline(unit, mail);
+    unit.mailbox.push_back(std::move(mail));
+    touch(unit);
+    pump(unit);
 }
 
-Unit* Units::find_or_make(std::size_t class_index,
-                          const std::string& key,
-                          const std::string& name) {
-    if (const auto it = by_key_.find(key); it != by_key_.end()) return unit_of(it->second);
+Unit* Units::make_unit(std::size_t class_index, const std::string& key, const std::string& name) {
     if (units_.size() >= env_.config.limits.units_max && !forget_one_idle()) return nullptr;
     auto unit = std::make_unique<Unit>();
     unit->id = ++last_unit_;
@@ -167,7 +188,7 @@ bool Units::forget_one_idle() {
     bool leaving = false;
     for (const UnitId id : idle_) {
         Unit* unit = unit_of(id);
-        if (at_rest(*unit) && !unit->deleting && !unit->placing) {
+        if (at_rest(*unit) && !unit->deleting && !unit->placing && unit->sockets == 0) {
             if (unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed)) {
                 forget(*unit);
                 return true;
@@ -188,7 +209,8 @@ bool Units::forget_one_idle() {
 // Nothing runs, waits or is open; only then a unit is forgotten or released.
 bool Units::at_rest(const Unit& unit) const {
     return unit.settled() && !unit.has_work() && unit.outputs.empty() && unit.runtime_op == 0 &&
-           unit.store_op == 0 && unit.fetches_open == 0 && unit.memory != Memory::Fetching;
+           unit.store_op == 0 && unit.fetches_open == 0 && unit.memory != Memory::Fetching &&
+           unit.stored.outbox.empty() && unit.done.empty();
 }
 
 void Units::forget(Unit& unit) {
@@ -220,80 +242,26 @@ void Units::arm_deadline(Unit& unit, Mail& mail) {
         deadlines_.insert(at, DeadlineEntry{mail.deadline, unit.id, mail.waiting.event});
 }
 
-void Units::answer(Waiting& waiting, ReplyOut reply) {
-    if (waiting.deadline) {
-        deadlines_.erase(*waiting.deadline);
-        waiting.deadline.reset();
-    }
-    if (waiting.answered) return;
-    waiting.answered = true;
-    ++env_.stats.answered;
-    reply.to = waiting.gateway;
-    reply.req_id = waiting.req_id;
-    if (reply.reason == ReplyReason::Deadline) ++env_.stats.deadline;
-    emit_reply(std::move(reply));
-}
-
-void Units::forget_waiting(Waiting& waiting) {
-    HF_CHECK(waiting.answered, "an accepted event has exactly one answer");
-    HF_CHECK(accepted_ > 0, "each accepted event is forgotten once");
-    --accepted_;
-    accepted_bytes_ -= waiting.bytes;
-}
-
-void Units::refuse_waiting(Unit& unit, ReplyReason reason, const std::string& text) {
-    while (!unit.mailbox.empty()) {
-        Mail mail = std::move(unit.mailbox.front());
-        unit.mailbox.pop_front();
-        unit.mailbox_bytes -= mail.waiting.bytes;
-        ReplyOut reply;
-        reply.reason = reason;
-        reply.text = text;
-        reply.retry_after_ms = 1000;
-        answer(mail.waiting, std::move(reply));
-        forget_waiting(mail.waiting);
-    }
-}
-
-void Units::deadline_passed(const DeadlineEntry& entry) {
-    Unit* unit = unit_of(entry.unit);
-    HF_CHECK(unit != nullptr, "a unit outlives the deadlines of its events");
-    ReplyOut reply;
-    reply.reason = ReplyReason::Deadline;
-    reply.text = "the event was not answered in time";
-    if (unit->running && unit->running->waiting.event == entry.event)
-        return answer(unit->running->waiting, std::move(reply));
-    for (Output& output : unit->outputs) {
-        if (output.waiting.event == entry.event) return answer(output.waiting, std::move(reply));
-    }
-    for (auto it = unit->mailbox.begin(); it != unit->mailbox.end(); ++it) {
-        if (it->waiting.event != entry.event) continue;
-        // It has not run, or nothing of what it did is left: it will not run any more.
-        answer(it->waiting, std::move(reply));
-        unit->mailbox_bytes -= it->waiting.bytes;
-        forget_waiting(it->waiting);
-        unit->mailbox.erase(it);
-        return;
-    }
-    HF_CHECK(false, "a deadline belongs to an event that is somewhere");
-}
-
 void Units::tick() {
     while (!deadlines_.empty() && deadlines_.front().at <= env_.now) {
         const DeadlineEntry entry = deadlines_.front();
         deadline_passed(entry);
     }
+    alarms_.tick();
+    retry_offers();
     // hold_idle: give a hold back after an hour without an event.
     while (!idle_.empty()) {
         Unit* unit = unit_of(idle_.front());
         if (env_.now - unit->last_active < env_.config.limits.hold_idle) break;
         touch(*unit);
-        if (unit->hold == Hold::Serving && at_rest(*unit)) release(*unit);
+        if (unit->hold == Hold::Serving && at_rest(*unit) && unit->sockets == 0) release(*unit);
     }
 }
 
 Time Units::next_deadline() const {
     Time soonest = deadlines_.empty() ? kNever : deadlines_.front().at;
+    soonest = std::min(soonest, alarms_.next_deadline());
+    if (!offers_later_.empty()) soonest = std::min(soonest, offers_later_.begin()->first);
     if (!idle_.empty())
         soonest =
             std::min(soonest, units_.at(idle_.front())->last_active + env_.config.limits.hold_idle);
@@ -302,16 +270,22 @@ Time Units::next_deadline() const {
 
 void Units::pump(Unit& unit) {
     open_gate(unit);
+    put_done(unit);
     commit(unit);
     compact(unit);
+    offer_messages(unit);
+    settle_stale(unit);
+    send_call(unit);
     if (unit.counted_unsettled == unit.settled()) {
         unit.counted_unsettled = !unit.settled();
         unsettled_ += unit.counted_unsettled ? 1U : static_cast<std::size_t>(-1);
     }
-    if (unit.leave_runtime && unit.runtime_op == 0) {
+    // A parked event is waited for: its call has a deadline.
+    if (unit.leave_runtime && unit.runtime_op == 0 && !unit.running) {
         leave_runtime(unit, true);
         if (unit.memory >= Memory::Activating) unit.memory = Memory::Cold;
     }
+    if (unit.passivate && unit.memory == Memory::Resident && at_rest(unit)) go_cold(unit, true);
     const bool wants_base = unit.memory == Memory::Resident && !unit.checkpointing &&
                             (unit.entries_since_base >= env_.config.limits.checkpoint_entries ||
                              unit.bytes_since_base >= env_.config.limits.checkpoint_bytes);
@@ -327,6 +301,10 @@ void Units::pump(Unit& unit) {
     if (!unit.runtime.valid() || unit.runtime_op != 0) return;
     if (unit.memory == Memory::Activating) return queue_for_runtime(unit);
     if (unit.memory != Memory::Resident) return;
+    if (unit.running) {
+        if (unit.answered) queue_for_runtime(unit);
+        return;
+    }
     const bool ahead = unit.outputs.size() >= env_.config.limits.run_ahead_events ||
                        unit.pending_bytes >= env_.config.limits.run_ahead_bytes;
     if (wants_base || (!ahead && !unit.mailbox.empty())) queue_for_runtime(unit);

@@ -8,33 +8,34 @@
 namespace hf::core {
 
 namespace {
-constexpr std::size_t kChangesPerEntry = 64;  // verifier bound of an entry's tables
+constexpr std::size_t kPartsPerEntry =
+    64;  // events merged into one: the bound of an entry's tables
+// Numbers of messages that one entry may use up; 64 events of 32 messages are half of it.
+constexpr std::uint64_t kMessagesPerEntry = 4096;
 }  // namespace
 
-// Later changes merge into the next entry, which is the last one that is not being written and is no base.
-void Units::append_changes(Unit& unit, Bytes changes) {
-    const std::size_t bytes = changes.size();
+// Later events merge into the next entry, which is the last one that is not being written and is no base.
+void Units::append(Unit& unit, LogEntry part) {
+    const std::size_t bytes = entry_cost(part);
     unit.pending_bytes += bytes;
     const bool last_is_open = unit.commit_op != 0 && unit.pending.size() == 1;
     if (!unit.pending.empty() && !last_is_open) {
         PendingEntry& last = unit.pending.back();
         if (last.entry.kind == EntryKind::Changes &&
             last.bytes + bytes <= env_.config.limits.entry_bytes &&
-            last.entry.changes.size() < kChangesPerEntry) {
-            last.entry.changes.push_back(std::move(changes));
+            ++last.parts <= kPartsPerEntry) {
             last.bytes += bytes;
-            return;
+            return merge_entry(last.entry, std::move(part));
         }
     }
     PendingEntry next;
     next.ordinal = ++unit.last_ordinal;
-    next.entry.kind = EntryKind::Changes;
-    next.entry.changes.push_back(std::move(changes));
     next.bytes = bytes;
+    next.entry = std::move(part);
     unit.pending.push_back(std::move(next));
 }
 
-// A base is an entry of its own, behind every change it contains, and carries the whole fold besides the state.
+// A base is an entry of its own, behind every change it contains.
 void Units::append_base(Unit& unit, Bytes base) {
     PendingEntry next;
     next.ordinal = ++unit.last_ordinal;
@@ -42,21 +43,26 @@ void Units::append_base(Unit& unit, Bytes base) {
     unit.pending_bytes += next.bytes;
     next.entry.kind = EntryKind::Base;
     next.entry.changes.push_back(std::move(base));
-    next.entry.alarm = unit.alarm;
-    for (const auto& [source, n] : unit.applied) next.entry.applied.emplace_back(source, n);
-    for (const auto& [name, item] : unit.outbox) next.entry.outbox.push_back(item);
     unit.pending.push_back(std::move(next));
 }
 
 void Units::commit(Unit& unit) {
     if (unit.commit_op != 0 || unit.pending.empty() || unit.hold != Hold::Serving) return;
     HF_CHECK(unit.sealed && unit.next_seq != 0, "an epoch's first entry is its seal");
-    LogEntry& entry = unit.pending.front().entry;
+    PendingEntry& first = unit.pending.front();
+    if (put_hint(unit, first)) return;
+    LogEntry& entry = first.entry;
     entry.unit = unit.key;
     entry.epoch = unit.epoch;
     entry.seq = unit.next_seq;
     entry.write_id = env_.new_write_id();
-    if (entry.kind == EntryKind::Base) entry.base_seq = entry.seq - 1;
+    std::uint64_t n = entry.seq * kMessagesPerEntry;
+    for (OutboxItem& item : entry.outbox) item.n = n++;
+    if (entry.kind == EntryKind::Base) {
+        // Everything before it is stored now, nothing behind it is: the fold of exactly what it covers.
+        entry.base_seq = entry.seq - 1;
+        unit.stored.give(entry);
+    }
     unit.commit_op = store_.put(key::entry(env_.config.app, unit.key, entry.seq),
                                 env_.codec.encode(entry),
                                 Condition::IfAbsent,
@@ -67,6 +73,49 @@ void Units::commit(Unit& unit) {
                                 });
 }
 
+// What the entry sets is announced in the index before the entry is sent. True: that is under way, and commit() follows.
+bool Units::put_hint(Unit& unit, PendingEntry& first) {
+    const LogEntry& entry = first.entry;
+    Hint hint;
+    hint.unit = unit.key;
+    if (entry.kind != EntryKind::Changes) return false;
+    const bool alarm = entry.alarm && !first.hinted;
+    if (alarm) {
+        hint.due_ms = entry.alarm->due_ms;
+        hint.nonce = entry.alarm->nonce;
+    } else if (!entry.outbox.empty() && !unit.outbox_hint) {
+        hint.due_ms = env_.wall_ms();
+        hint.nonce = env_.random.next();
+    } else {
+        return false;
+    }
+    unit.commit_op = store_.put(
+        key::alarm(env_.config.app, unit.key, hint.due_ms, hint.nonce),
+        {},
+        Condition::None,
+        "",
+        WriteId{},
+        [this, id = unit.id, hint, alarm](StoreAnswer& answer) {
+            Unit* found = unit_of(id);
+            if (found == nullptr) return;
+            found->commit_op = 0;
+            if (found->pending.empty() || found->hold != Hold::Serving) return pump(*found);
+            if (answer.outcome != Outcome::Applied) {
+                undo(*found,
+                     answer.reason.empty() ? "the store refused to note its alarm" : answer.reason);
+                return pump(*found);
+            }
+            if (alarm) {
+                found->pending.front().hinted = true;
+                alarms_.added(hint);
+            } else {
+                found->outbox_hint = hint;
+            }
+            pump(*found);
+        });
+    return true;
+}
+
 void Units::committed(Unit& unit, StoreAnswer& answer) {
     unit.commit_op = 0;
     if (answer.outcome == Outcome::PreconditionFailed)
@@ -75,7 +124,7 @@ void Units::committed(Unit& unit, StoreAnswer& answer) {
         undo(unit, answer.reason.empty() ? "the store refused the write" : answer.reason);
         return pump(unit);
     }
-    const PendingEntry stored = std::move(unit.pending.front());
+    PendingEntry stored = std::move(unit.pending.front());
     unit.pending.pop_front();
     unit.pending_bytes -= stored.bytes;
     unit.stored_ordinal = stored.ordinal;
@@ -91,6 +140,15 @@ void Units::committed(Unit& unit, StoreAnswer& answer) {
     } else {
         ++unit.entries_since_base;
         unit.bytes_since_base += stored.bytes;
+        const std::optional<EntryAlarm> alarm_before = unit.stored.alarm;
+        env_.stats.messages_sent += stored.entry.outbox.size();
+        for (const auto& [source, n] : stored.entry.applied)
+            if (const auto ahead = unit.applied.find(source);
+                ahead != unit.applied.end() && ahead->second <= n)
+                unit.applied.erase(ahead);
+        unit.stored.add(stored.entry);
+        alarm_stored(unit, alarm_before);
+        settle_marks(unit, stored.entry);
     }
     pump(unit);
 }
@@ -99,8 +157,9 @@ void Units::open_gate(Unit& unit) {
     while (!unit.outputs.empty() && unit.outputs.front().needs <= unit.stored_ordinal) {
         Output output = std::move(unit.outputs.front());
         unit.outputs.pop_front();
-        answer(output.waiting, std::move(output.reply));
+        answer(unit, output.waiting, std::move(output.reply));
         forget_waiting(output.waiting);
+        send_sockets(unit, output.sockets);
     }
 }
 
@@ -109,6 +168,8 @@ void Units::undo(Unit& unit, const std::string& why) {
     unit.pending.clear();
     unit.pending_bytes = 0;
     unit.last_ordinal = unit.stored_ordinal;
+    unit.alarm = unit.stored.alarm;
+    unit.applied.clear();
     while (!unit.outputs.empty()) {
         Output output = std::move(unit.outputs.front());
         unit.outputs.pop_front();
@@ -117,7 +178,7 @@ void Units::undo(Unit& unit, const std::string& why) {
         reply.retry_after_ms = 1000;
         reply.text = "the event was undone: " + why;
         ++env_.stats.undone;
-        answer(output.waiting, std::move(reply));
+        answer(unit, output.waiting, std::move(reply));
         forget_waiting(output.waiting);
     }
     go_cold(unit, true);

@@ -111,6 +111,7 @@ void Core::on_gone(const Gone& gone) {
         store_.route(supervision_.serving_one(Kind::Storage));
     }
     if (gone.kind == Kind::Runtime) units_.runtime_gone(gone);
+    if (gone.kind == Kind::Gateway) units_.gateway_gone(gone.handle);
     if (gone.kind == Kind::Placement) placer_.policy_gone(gone.handle);
 }
 

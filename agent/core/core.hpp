@@ -47,6 +47,10 @@ private:
 
     void handle(Tick& event);
     void handle(RequestIn& event) { units_.request(event); }
+    void handle(SocketOpenedIn& event) { units_.socket_opened(event); }
+    void handle(SocketMessageIn& event) { units_.socket_message(event); }
+    void handle(SocketClosedIn& event) { units_.socket_closed(event); }
+    void handle(ClockIs& event) { env_.wall_offset = event.offset; }
     void handle(DeliveredIn& event) { units_.delivered(event); }
     void handle(StoreAnswer& event);
     void handle(ActivatedIn& event) { units_.activated(event); }

@@ -30,6 +30,14 @@ struct Stats {
     std::uint64_t place_late = 0;
     std::uint64_t place_invalid = 0;
     std::uint64_t restarts = 0;
+    std::uint64_t calls = 0;           // from one unit to another
+    std::uint64_t calls_refused = 0;   // of them: a cycle, a full mailbox, a name that is not there
+    std::uint64_t alarms_fired = 0;    // alarm events whose effects are stored
+    std::uint64_t alarms_failed = 0;   // handlers that failed, each attempt
+    std::uint64_t alarms_refused = 0;  // visits for which there was no room
+    std::uint64_t messages_sent = 0;   // one-way messages stored with their sender
+    std::uint64_t messages_applied = 0;  // and stored as applied by their receiver
+    std::uint64_t messages_dead = 0;     // given up
     std::uint64_t stale_messages =
         0;  // answers of retired activations, dead generations, settled requests
 };
@@ -45,9 +53,11 @@ struct Env {
     Random random;
     Stats stats;
     Time now = 0;
+    Time wall_offset = 0;  // Unix time in ns = now + wall_offset
     Actions* out = nullptr;
     OpId last_op = 0;
 
+    [[nodiscard]] std::int64_t wall_ms() const { return (now + wall_offset) / kMs; }
     [[nodiscard]] OpId new_op() { return ++last_op; }
     [[nodiscard]] WriteId new_write_id() { return WriteId{random.next() | 1U, random.next()}; }
     void emit(Action action) { out->push_back(std::move(action)); }

@@ -1,6 +1,7 @@
 // What the core is told. The daemon makes these from links, processes, timers and operators; the simulator from a seed.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -59,6 +60,32 @@ struct RequestIn {
     Time deadline = 0;
     std::uint64_t trace = 0;
 };
+// A client wants a WebSocket. Answered by a Reply, 101 accepts.
+struct SocketOpenedIn {
+    Handle from;
+    std::uint64_t req_id = 0;
+    std::uint64_t connection = 0;  // the gateway's number
+    std::string class_name;
+    std::string name;
+    Bytes event;
+    Time deadline = 0;
+    std::uint64_t trace = 0;
+};
+struct SocketMessageIn {
+    Handle from;
+    std::uint64_t req_id = 0;
+    std::uint64_t connection = 0;
+    bool binary = false;
+    Bytes data;
+    Time deadline = 0;
+    std::uint64_t trace = 0;
+};
+struct SocketClosedIn {
+    Handle from;
+    std::uint64_t connection = 0;
+    std::uint16_t code = 0;
+    std::string reason;
+};
 
 // --- storage -----------------------------------------------------------------------------------------------------------
 enum class Outcome : std::uint8_t { Applied, PreconditionFailed, NotFound, Refused, Unknown };
@@ -97,7 +124,33 @@ enum class DeliverStatus : std::uint8_t {
     Trapped,
     CpuDeadline,
     WallDeadline,
-    Limit
+    Limit,
+    Calling
+};
+// What an event asked for besides its changes; nothing of it is done before the event is stored.
+struct AlarmWish {
+    std::int64_t due_ms = 0;
+    bool clear = false;
+};
+struct MessageWish {
+    std::string target;  // class/name
+    std::string method;
+    Bytes payload;
+};
+struct SocketWish {
+    std::uint64_t connection = 0;  // the node's number
+    bool close = false;
+    std::uint16_t code = 0;
+    bool binary = false;
+    Bytes data;
+};
+// The event waits for this call.
+struct CallWish {
+    std::uint32_t n = 0;
+    std::string target;
+    std::string method;
+    Bytes payload;
+    Time timeout = 0;  // 0: none of its own
 };
 struct DeliveredIn {
     Handle from;
@@ -108,7 +161,13 @@ struct DeliveredIn {
     std::uint16_t reply_status = 0;
     Bytes reply_headers;
     Bytes reply_body;
+    bool replied = false;
     Bytes changes;
+    std::optional<AlarmWish> alarm;
+    std::vector<MessageWish> sends;
+    std::vector<SocketWish> sockets;
+    bool passivate = false;
+    std::optional<CallWish> call;  // status Calling
 };
 struct CheckpointedIn {
     Handle from;
@@ -155,6 +214,10 @@ struct ResetCommand {
     std::string slot;
 };
 // First: start everything. Last: finish what runs, end every plugin, storage last.
+// The wall clock as the host shows it: Unix time in ns = now + offset. Before StartNode, and whenever somebody sets the clock.
+struct ClockIs {
+    Time offset = 0;
+};
 struct StartNode {};
 struct StopNode {
     std::string reason;
@@ -163,6 +226,10 @@ struct Tick {};
 
 using Event = std::variant<Tick,
                            RequestIn,
+                           SocketOpenedIn,
+                           SocketMessageIn,
+                           SocketClosedIn,
+                           ClockIs,
                            DeliveredIn,
                            StoreAnswer,
                            ActivatedIn,

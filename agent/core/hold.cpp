@@ -115,6 +115,12 @@ void Units::fence(Unit& unit, const std::string& why) {
     unit.next_seq = 0;
     unit.slots.clear();
     unit.garbage.clear();
+    // The new owner's from here on.
+    unit.stored = {};
+    unit.alarm.reset();
+    unit.offers.clear();
+    unit.done.clear();
+    unit.outbox_hint.reset();
     refuse_waiting(unit, ReplyReason::Unavailable, "the actor has another owner");
     pump(unit);  // nothing is pending any more, which a stopping node waits for
 }

@@ -200,9 +200,8 @@ void Units::fold(Unit& unit) {
     unit.slots.clear();
     unit.garbage.clear();
     unit.image.clear();
-    unit.alarm.reset();
+    unit.stored = {};
     unit.applied.clear();
-    unit.outbox.clear();
     unit.base_seq = base;
     unit.compacted_to = 0;
     unit.entries_since_base = 0;
@@ -224,16 +223,9 @@ void Units::fold(Unit& unit) {
             unit.image.push_back({seq, first, std::move(changes)});
             first = false;
         }
-        if (entry.alarm) unit.alarm = entry.alarm;
-        if (entry.alarm_cleared) unit.alarm.reset();
-        for (const auto& [source, n] : entry.applied)
-            unit.applied[source] = std::max(unit.applied[source], n);
-        for (OutboxItem& item : entry.outbox) {
-            const auto name = std::pair(item.target, item.n);
-            unit.outbox.insert_or_assign(name, std::move(item));
-        }
-        for (const auto& [target, n] : entry.outbox_done) unit.outbox.erase({target, n});
+        unit.stored.add(entry);
     }
+    unit.alarm = unit.stored.alarm;
     unit.fetched.clear();
     unit.memory = Memory::Activating;
     unit.activation = 0;
@@ -265,6 +257,7 @@ void Units::send_activation(Unit& unit) {
         activate.entries.push_back(std::move(unit.image[unit.image_next++]));
     }
     activate.more = unit.image_next < unit.image.size();
+    if (unit.alarm) activate.alarm_due_ms = unit.alarm->due_ms;
     env_.emit(std::move(activate));
 }
 

@@ -1,5 +1,6 @@
 // Where a unit lives and how its events run (part of Units).
 #include <algorithm>
+#include <utility>
 
 #include "abi/base/check.hpp"
 #include "agent/core/units.hpp"
@@ -9,6 +10,7 @@ namespace hf::core {
 namespace {
 constexpr std::uint8_t kPoisonDeaths =
     3;  // runtimes that died of a fault on one event before it is failed
+constexpr std::size_t kSendsMax = 32;       // messages of one event (guest ABI v1)
 constexpr std::uint16_t kAttemptsMax = 16;  // deliveries of one event, whatever ended them
 }  // namespace
 
@@ -166,7 +168,8 @@ Unit* Units::close_runtime_op(OpId op, Handle from, RuntimeAsk ask, std::uint64_
 
 void Units::send_next(Unit& unit) {
     if (unit.memory == Memory::Activating) return send_activation(unit);
-    if (unit.memory != Memory::Resident || unit.running) return;
+    if (unit.memory != Memory::Resident) return;
+    if (unit.running) return send_resume(unit);
     const Limits& limits = env_.config.limits;
     if (!unit.checkpointing && (unit.entries_since_base >= limits.checkpoint_entries ||
                                 unit.bytes_since_base >= limits.checkpoint_bytes)) {
@@ -186,6 +189,7 @@ void Units::send_next(Unit& unit) {
     deliver.event_incarnation = incarnation_;
     deliver.event_counter = mail.waiting.event;
     deliver.attempt = mail.attempt;
+    deliver.kind = kind_of(mail.waiting.origin);
     deliver.event = mail.event;
     deliver.deadline = mail.deadline;
     deliver.trace = mail.trace;
@@ -193,13 +197,68 @@ void Units::send_next(Unit& unit) {
     env_.emit(std::move(deliver));
 }
 
-void Units::put_output(Unit& unit, const Mail& mail, ReplyOut reply) {
+void Units::send_resume(Unit& unit) {
+    if (!unit.answered) return;
+    Answered answered = *std::exchange(unit.answered, std::nullopt);
+    unit.parked.reset();
+    Resume resume;
+    resume.to = unit.runtime;
+    resume.op = open_runtime_op(unit, RuntimeAsk::Deliver);
+    resume.activation = unit.activation;
+    resume.event_incarnation = incarnation_;
+    resume.event_counter = unit.running->waiting.event;
+    resume.n = answered.n;
+    resume.code = answered.code;
+    resume.payload = std::move(answered.payload);
+    resume.deadline = unit.running->deadline;
+    resume.trace = unit.running->trace;
+    env_.emit(std::move(resume));
+}
+
+void Units::put_output(Unit& unit,
+                       const Mail& mail,
+                       ReplyOut reply,
+                       std::vector<SocketWish> sockets) {
     Output output;
     output.waiting = mail.waiting;
     output.needs = unit.last_ordinal;
     output.reply = std::move(reply);
+    output.sockets = std::move(sockets);
     unit.outputs.push_back(std::move(output));
     pump(unit);
+}
+
+// What an event leaves must fit the log: an honest runtime refuses the guest long before.
+std::string Units::broken_bound(const DeliveredIn& event) const {
+    std::size_t bytes = event.changes.size();
+    for (const MessageWish& send : event.sends)
+        bytes += send.target.size() + send.method.size() + send.payload.size();
+    if (bytes > env_.config.limits.entry_bytes)
+        return "changes and sends above the entry bound were answered";
+    if (event.sends.size() > kSendsMax) return "more sends were answered than one event may make";
+    if (event.status == DeliverStatus::Calling && !event.call)
+        return "an event waits for a call that was not named";
+    return "";
+}
+
+// The entry that an event which ended well adds to the log, empty when it changed nothing.
+LogEntry Units::entry_of(Unit& unit, const Mail& mail, DeliveredIn& event) {
+    LogEntry part;
+    if (!event.changes.empty()) part.changes.push_back(std::move(event.changes));
+    if (event.alarm && !event.alarm->clear) {
+        part.alarm = EntryAlarm{event.alarm->due_ms, env_.random.next() | 1U};
+    } else if (event.alarm || std::holds_alternative<FromAlarm>(mail.waiting.origin)) {
+        part.alarm_cleared = unit.alarm.has_value();  // an alarm that has run is over
+    }
+    if (part.alarm || part.alarm_cleared) unit.alarm = part.alarm;
+    if (const auto* message = std::get_if<FromMessage>(&mail.waiting.origin)) {
+        part.applied.emplace_back(message->source, message->n);
+        unit.applied[message->source] = message->n;
+    }
+    for (MessageWish& send : event.sends)
+        part.outbox.push_back(
+            {0, std::move(send.target), std::move(send.method), std::move(send.payload)});
+    return part;
 }
 
 void Units::delivered(DeliveredIn& event) {
@@ -211,40 +270,74 @@ void Units::delivered(DeliveredIn& event) {
         go_cold(*unit, false);
         return pump(*unit);
     }
-    if (event.status == DeliverStatus::Ok &&
-        event.changes.size() > env_.config.limits.entry_bytes) {
-        supervision_.answered_badly(
-            event.from, "changes above the entry bound were answered", false);
+    if (const std::string broken = broken_bound(event); !broken.empty()) {
+        supervision_.answered_badly(event.from, broken, false);
         ++unit->running->deaths;  // it ends this runtime, and the unit leaves before that is seen
         go_cold(*unit, true);
         return pump(*unit);
     }
+    if (event.status == DeliverStatus::Calling) return park(*unit, std::move(*event.call));
     Mail mail = std::move(*unit->running);
     unit->running.reset();
+    if (event.status == DeliverStatus::Ok && !event.sends.empty() &&
+        unit->stored.outbox.size() + event.sends.size() > env_.config.limits.outbox_messages) {
+        // Its receivers do not take what it sends: the event did not happen, and the memory that says so goes.
+        event.status = DeliverStatus::Limit;
+        event.error =
+            "limit outbox_messages: " + std::to_string(env_.config.limits.outbox_messages) +
+            " messages of this actor are not applied yet";
+        go_cold(*unit, true);
+    }
     ReplyOut reply;
+    reply.reason = ReplyReason::ActorFailed;
     switch (event.status) {
-        case DeliverStatus::Ok:
-            if (!event.changes.empty()) append_changes(*unit, std::move(event.changes));
-            if (event.reply_status == 0) {
-                reply.reason = ReplyReason::ActorFailed;
-                reply.text = "the actor gave no reply";
-                break;
-            }
-            reply.reason = ReplyReason::Ok;
-            reply.status = event.reply_status;
-            reply.headers = std::move(event.reply_headers);
-            reply.body = std::move(event.reply_body);
+        case DeliverStatus::Ok: {
+            LogEntry part = entry_of(*unit, mail, event);
+            if (entry_cost(part) != 0 || part.alarm || part.alarm_cleared)
+                append(*unit, std::move(part));
+            unit->passivate = event.passivate;
+            reply = reply_of(mail, event);
             break;
+        }
         case DeliverStatus::Limit:
             reply.reason = ReplyReason::ActorLimit;
-            reply.text = std::move(event.error);
-            break;
+            [[fallthrough]];
         default:
-            reply.reason = ReplyReason::ActorFailed;
             reply.text = std::move(event.error);
+            event.sockets.clear();
+            give_up(*unit, mail, reply);
             break;
     }
-    put_output(*unit, mail, std::move(reply));
+    put_output(*unit, mail, std::move(reply), std::move(event.sockets));
+}
+
+// A message whose handler has failed as often as it may is marked all the same: its sender's later ones go on.
+void Units::give_up(Unit& unit, const Mail& mail, ReplyOut& reply) {
+    const auto* message = std::get_if<FromMessage>(&mail.waiting.origin);
+    if (message == nullptr || !message->last) return;
+    ++env_.stats.messages_dead;
+    env_.note(NoteLevel::Error,
+              "messages",
+              unit.key + ": message " + std::to_string(message->n) + " of " + message->source +
+                  " is given up: " + reply.text);
+    LogEntry part;
+    part.applied.emplace_back(message->source, message->n);
+    unit.applied[message->source] = message->n;
+    append(unit, std::move(part));
+    reply.reason = ReplyReason::Ok;
+}
+
+ReplyOut Units::reply_of(const Mail& mail, DeliveredIn& event) {
+    ReplyOut reply;
+    if (std::holds_alternative<FromRequest>(mail.waiting.origin) && event.reply_status == 0) {
+        reply.reason = ReplyReason::ActorFailed;
+        reply.text = "the actor gave no reply";
+        return reply;
+    }
+    reply.status = event.reply_status;
+    reply.headers = std::move(event.reply_headers);
+    reply.body = std::move(event.reply_body);
+    return reply;
 }
 
 void Units::checkpointed(CheckpointedIn& event) {
@@ -275,6 +368,7 @@ void Units::leave_runtime(Unit& unit, bool tell_runtime) {
     unit.queued_for_runtime = false;
     unit.runtime_op = 0;
     unit.checkpointing = false;
+    unit.passivate = false;
     const std::uint64_t activation = std::exchange(unit.activation, 0);
     if (!runtime.valid()) return;
     const auto it = runtimes_.find(runtime);
@@ -293,6 +387,8 @@ void Units::requeue_running(Unit& unit) {
     if (!unit.running) return;
     Mail mail = std::move(*unit.running);
     unit.running.reset();
+    unit.parked.reset();
+    unit.answered.reset();
     ++mail.attempt;
     ++env_.stats.redelivered;
     const bool poison = mail.deaths >= kPoisonDeaths;

@@ -57,8 +57,10 @@ struct Limits {
     std::size_t mailbox_bytes = 1U << 20U;  // and their bytes
     std::size_t accepted_events = 4096;     // all events accepted and not yet answered
     std::size_t accepted_bytes = 64U << 20U;
-    std::size_t units_max = 100'000;    // units known at once; idle ones are forgotten beyond
-    std::size_t run_ahead_events = 32;  // protocol: executed but not yet stored
+    std::size_t units_max = 100'000;     // units known at once; idle ones are forgotten beyond
+    std::size_t sockets_max = 20'000;    // WebSockets of all gateways
+    std::size_t outbox_messages = 1024;  // of one unit, sent and not applied yet
+    std::size_t run_ahead_events = 32;   // protocol: executed but not yet stored
     std::size_t run_ahead_bytes = 1U << 20U;
     std::size_t checkpoint_entries = 256;  // entries after which a base is taken
     std::size_t checkpoint_bytes = 1U << 20U;

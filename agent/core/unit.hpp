@@ -6,9 +6,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "agent/core/actions.hpp"
+#include "agent/core/alarms.hpp"
+#include "agent/core/events.hpp"
+#include "agent/core/fold.hpp"
 #include "agent/core/records.hpp"
 #include "agent/core/types.hpp"
 
@@ -28,11 +33,49 @@ struct DeadlineEntry {
 };
 using DeadlineList = std::list<DeadlineEntry>;
 
+// Where an event came from, and so who hears how it ended.
+struct FromRequest {
+    Handle gateway;
+    std::uint64_t req_id = 0;
+};
+struct FromSocketOpened {
+    Handle gateway;
+    std::uint64_t req_id = 0;
+    std::uint64_t connection = 0;  // the node's number
+};
+struct FromSocketMessage {
+    Handle gateway;
+    std::uint64_t req_id = 0;
+};
+struct FromSocketClosed {};
+struct FromCall {
+    UnitId caller = 0;
+    std::uint64_t event = 0;    // of the caller, that waits
+    std::uint16_t attempt = 0;  // and the run of it
+    std::uint32_t n = 0;
+};
+struct FromMessage {
+    std::string source;  // the sending unit
+    std::uint64_t n = 0;
+    bool last = false;  // the last try: a handler that fails again has had its chance
+};
+struct FromAlarm {
+    std::int64_t due_ms = 0;
+    std::uint64_t nonce = 0;
+};
+using Origin = std::variant<FromRequest,
+                            FromSocketOpened,
+                            FromSocketMessage,
+                            FromSocketClosed,
+                            FromCall,
+                            FromMessage,
+                            FromAlarm>;
+[[nodiscard]] EventKind kind_of(const Origin& origin);
+
 // Who waits for an event's answer. Answered exactly once, or not at all when its gateway died.
 struct Waiting {
     std::uint64_t event = 0;  // the event id's counter
-    Handle gateway;
-    std::uint64_t req_id = 0;
+    Origin origin;
     bool answered = false;
     std::size_t bytes = 0;  // counted in accepted_bytes until answered and gone
     std::optional<DeadlineList::iterator> deadline;
@@ -44,7 +87,22 @@ struct Mail {
     Time deadline = 0;
     std::uint64_t trace = 0;
     std::uint16_t attempt = 1;
-    std::uint8_t deaths = 0;  // runtimes that died of a fault with this as current
+    std::uint8_t deaths = 0;    // runtimes that died of a fault with this as current
+    std::vector<UnitId> chain;  // units that wait for this event, the first caller first
+};
+
+// The running event waits: first for everything before it to be stored, then for the answer.
+struct Parked {
+    CallWish wish;
+    std::uint64_t needs = 0;  // the ordinal that must be stored before the call leaves
+    bool sent = false;
+    UnitId callee = 0;
+};
+// The answer is here; the runtime is to go on with it.
+struct Answered {
+    std::uint32_t n = 0;
+    std::int32_t code = 0;
+    Bytes payload;
 };
 
 // An answer held back until everything it may have seen is stored.
@@ -52,6 +110,7 @@ struct Output {
     Waiting waiting;
     std::uint64_t needs = 0;  // the ordinal of the last entry that must be stored first
     ReplyOut reply;
+    std::vector<SocketWish> sockets;
 };
 
 // An entry not stored yet. `ordinal` counts the entries of this hold in memory; seq is given when it is sent.
@@ -59,6 +118,15 @@ struct PendingEntry {
     std::uint64_t ordinal = 0;
     LogEntry entry;
     std::size_t bytes = 0;
+    std::size_t parts = 1;  // events merged into it
+    bool hinted = false;    // its alarm is in the index
+};
+
+// A message offered to its receiver. One for each target at once, so that they are applied in order.
+struct Offer {
+    std::uint64_t n = 0;
+    unsigned tries = 0;  // handlers that failed
+    bool open = false;   // it is in the receiver's mailbox; else it waits for a retry
 };
 
 struct Unit {
@@ -96,9 +164,13 @@ struct Unit {
     std::deque<Slot> slots;             // keys present in the log, ascending
     std::deque<std::uint64_t> garbage;  // covered by a base, to be deleted
     bool deleting = false;              // one Delete at once: compaction is no reason to hurry
-    std::optional<EntryAlarm> alarm;    // folds, carried by bases
-    std::map<std::string, std::uint64_t> applied;
-    std::map<std::pair<std::string, std::uint64_t>, OutboxItem> outbox;
+    Fold stored;                        // what the stored entries say; a base carries it
+    // What those say that are not stored yet, for the decisions of later events.
+    std::optional<EntryAlarm> alarm;               // as the last event left it
+    std::map<std::string, std::uint64_t> applied;  // marks not stored yet
+    std::optional<Hint> outbox_hint;               // announces the outbox to whoever starts next
+    std::map<std::string, Offer> offers;           // by target
+    std::vector<std::pair<std::string, std::uint64_t>> done;  // applied, not in an entry yet
 
     std::deque<PendingEntry> pending;  // front is the open commit when commit_op != 0
     OpId commit_op = 0;
@@ -127,6 +199,10 @@ struct Unit {
     bool leave_runtime = false;  // its runtime retires: go Cold at the next pause
 
     std::optional<Mail> running;
+    std::optional<Parked> parked;      // running waits for a call
+    std::optional<Answered> answered;  // its answer, not sent yet
+    bool passivate = false;            // it asked to leave memory
+    std::size_t sockets = 0;           // open ones
     std::deque<Mail> mailbox;
     std::size_t mailbox_bytes = 0;
     std::deque<Output> outputs;

@@ -6,19 +6,27 @@
 //  - only one Delivered of a live activation is accepted; a retired activation's messages are dropped;
 //  - after a refused or fenced commit everything after the last stored entry is undone, clients hear 503;
 //  - a runtime's death leaves the hold alone: settle, list, activate anew, run the open event again.
-// One file per concern: admit.cpp, hold.cpp, load.cpp, run.cpp, commit.cpp.
+//   - a call leaves once what came before its event is stored; its event is parked, and its unit runs nothing else;
+//  - a message to another unit leaves once it is stored with its sender, and is applied once by its number;
+//  - an alarm fires through the index; only the unit's own log says whether it still stands.
+// One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, commit.cpp, calls.cpp, messages.cpp, wakes.cpp,
+// socket_events.cpp.
 #pragma once
 
 #include <deque>
 #include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "agent/core/alarms.hpp"
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
 #include "agent/core/placer.hpp"
+#include "agent/core/sockets.hpp"
 #include "agent/core/store_client.hpp"
 #include "agent/core/supervision.hpp"
 #include "agent/core/unit.hpp"
@@ -33,11 +41,18 @@ public:
     // Seals that fence an incarnation <= reaped may be compacted away.
     void open(std::uint64_t incarnation, std::uint64_t reaped);
     // Nothing new is admitted; what was accepted goes on.
-    void close() { closing_ = true; }
+    void close() {
+        closing_ = true;
+        alarms_.close();
+    }
     // Nothing accepted is unanswered and nothing executed is unstored.
     [[nodiscard]] bool quiet() const { return accepted_ == 0 && unsettled_ == 0; }
 
     void request(const RequestIn& request);
+    void socket_opened(const SocketOpenedIn& event);
+    void socket_message(SocketMessageIn& event);
+    void socket_closed(const SocketClosedIn& event);
+    void gateway_gone(Handle gateway);
     void activated(const ActivatedIn& event);
     void delivered(DeliveredIn& event);
     void checkpointed(CheckpointedIn& event);
@@ -55,12 +70,18 @@ public:
 
     [[nodiscard]] std::size_t size() const { return units_.size(); }
     [[nodiscard]] std::size_t accepted_open() const { return accepted_; }
+    [[nodiscard]] const Alarms& alarms() const { return alarms_; }
+    [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }
     [[nodiscard]] const std::unordered_map<UnitId, std::unique_ptr<Unit>>& all() const {
         return units_;
     }
     [[nodiscard]] std::uint32_t resident_on(Handle runtime) const;
     [[nodiscard]] const std::string& class_name(const Unit& unit) const {
         return env_.config.classes[unit.class_index].name;
+    }
+    // As a guest names it: class/name.
+    [[nodiscard]] std::string full_name(const Unit& unit) const {
+        return class_name(unit) + "/" + unit.name;
     }
     void set_placer(Placer& placer) { placer_ = &placer; }
 
@@ -85,22 +106,64 @@ private:
     };
 
     // admit.cpp
-    void refuse(const RequestIn& request,
-                ReplyReason reason,
-                std::string text,
-                std::uint32_t retry_ms = 1000);
-    Unit* find_or_make(std::size_t class_index, const std::string& key, const std::string& name);
+    struct Refusal {
+        ReplyReason reason = ReplyReason::Busy;
+        std::string text;
+    };
+    void refuse(Handle gateway, std::uint64_t req_id, Refusal refusal);
+    [[nodiscard]] Time latest(Time deadline) const;
+    [[nodiscard]] std::optional<Refusal> no_room_for(const Mail& mail) const;
+    // Into the mailbox of the actor named, or why not. `mail` has origin, event, deadline, trace and chain.
+    [[nodiscard]] std::optional<Refusal> admit(const std::string& class_name,
+                                               const std::string& name,
+                                               Mail mail);
+    [[nodiscard]] std::optional<Refusal> admit_to(Unit& unit, Mail mail);
+    void push(Unit& unit, Mail mail);
+    Unit* make_unit(std::size_t class_index, const std::string& key, const std::string& name);
     bool forget_one_idle();
     [[nodiscard]] bool at_rest(const Unit& unit) const;
     void forget(Unit& unit);
-    void answer(Waiting& waiting, ReplyOut reply);
-    void emit_reply(ReplyOut reply);
-    void forget_waiting(Waiting& waiting);
     void arm_deadline(Unit& unit, Mail& mail);
-    void deadline_passed(const DeadlineEntry& entry);
     void touch(Unit& unit);
     [[nodiscard]] Unit* unit_of(UnitId id);
+    [[nodiscard]] Unit* unit_named(const std::string& key);
+
+    // answers.cpp
+    void answer(Unit& unit, Waiting& waiting, ReplyOut reply);
+    void emit_reply(ReplyOut reply);
+    void forget_waiting(Waiting& waiting);
+    void deadline_passed(const DeadlineEntry& entry);
     void refuse_waiting(Unit& unit, ReplyReason reason, const std::string& text);
+
+    // calls.cpp
+    void park(Unit& unit, CallWish wish);
+    void send_call(Unit& unit);
+    void call_ended(const FromCall& call, ReplyOut& reply);
+    void call_answered(Unit& unit, std::int32_t code, Bytes payload);
+    [[nodiscard]] bool would_wait_for(const Unit& target, UnitId caller) const;
+
+    // messages.cpp
+    void offer_messages(Unit& unit);
+    void offer(Unit& unit, const std::string& target);
+    void message_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply);
+    void message_done(Unit& sender, const std::string& target, std::uint64_t n);
+    void put_done(Unit& unit);
+    void settle_marks(const Unit& sender, const LogEntry& stored);
+    [[nodiscard]] bool applied_already(const Unit& unit, const FromMessage& message) const;
+    [[nodiscard]] bool room_for_mark(const Unit& unit, const FromMessage& message) const;
+    void retry_offers();
+
+    // wakes.cpp
+    [[nodiscard]] Alarms::Visit visit(const Hint& hint);
+    void visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& reply);
+    void erase_hint(const Unit& unit, std::int64_t due_ms, std::uint64_t nonce);
+    void alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before);
+    void settle_stale(Unit& unit);
+
+    // socket_events.cpp
+    void open_answered(Unit& unit, const FromSocketOpened& from, ReplyOut reply);
+    void close_event(Unit& unit, std::uint64_t number, std::uint16_t code, const std::string& why);
+    void send_sockets(Unit& unit, std::vector<SocketWish>& wishes);
 
     // The one driver: looks at what a unit has to do next and does it. Safe to call at any time.
     void pump(Unit& unit);
@@ -141,13 +204,22 @@ private:
         OpId op, Handle from, RuntimeAsk ask, std::uint64_t activation, RuntimeOp& was);
     void leave_runtime(Unit& unit, bool tell_runtime);
     void go_cold(Unit& unit, bool tell_runtime);
-    void put_output(Unit& unit, const Mail& mail, ReplyOut reply);
+    void send_resume(Unit& unit);
+    [[nodiscard]] std::string broken_bound(const DeliveredIn& event) const;
+    [[nodiscard]] LogEntry entry_of(Unit& unit, const Mail& mail, DeliveredIn& event);
+    [[nodiscard]] static ReplyOut reply_of(const Mail& mail, DeliveredIn& event);
+    void give_up(Unit& unit, const Mail& mail, ReplyOut& reply);
+    void put_output(Unit& unit,
+                    const Mail& mail,
+                    ReplyOut reply,
+                    std::vector<SocketWish> sockets = {});
     void requeue_running(Unit& unit);
 
     // commit.cpp
-    void append_changes(Unit& unit, Bytes changes);
+    void append(Unit& unit, LogEntry part);
     void append_base(Unit& unit, Bytes base);
     void commit(Unit& unit);
+    [[nodiscard]] bool put_hint(Unit& unit, PendingEntry& first);
     void committed(Unit& unit, StoreAnswer& answer);
     void open_gate(Unit& unit);
     void undo(Unit& unit, const std::string& why);
@@ -157,6 +229,9 @@ private:
     StoreClient& store_;
     Supervision& supervision_;
     Placer* placer_ = nullptr;
+    Alarms alarms_;
+    Sockets sockets_;
+    std::multimap<Time, std::pair<UnitId, std::string>> offers_later_;  // (sender, target)
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;
     std::unordered_map<std::string, UnitId> by_key_;
     std::map<Handle, RuntimeLoad> runtimes_;

@@ -25,6 +25,7 @@ constexpr std::size_t kAnswerBytesMax = 64 * 1024;
 void Daemon::build_next_module() {
     if (modules_.size() == to_build_.size()) {
         builder_.reset();
+        tell_clock();
         step(core::StartNode{});
         return;
     }

@@ -127,6 +127,7 @@ Result<void> Daemon::prepare() {
     register_operations();
 
     timer_ = std::make_unique<loop::Timer>(&loop_, [this] { step(core::Tick{}); });
+    clock_watch_ = std::make_unique<loop::ClockWatch>(&loop_, [this] { tell_clock(); });
     before_block_ = std::make_unique<loop::BeforeBlock>(&loop_, [this] { before_block(); });
     for (const int number : {SIGTERM, SIGINT}) {
         signals_.push_back(std::make_unique<loop::Signal>(&loop_, number, [this, number] {
@@ -249,6 +250,10 @@ void Daemon::act(core::Action& action) {
             [this](const core::Deliver& a) { send(a); },
             [this](const core::StoreRequest& a) { send(a); },
             [this](const core::Activate& a) { send(a); },
+            [this](const core::Resume& a) { send(a); },
+            [this](const core::SocketTaken& a) { send(a); },
+            [this](const core::SocketSend& a) { send(a); },
+            [this](const core::CloseSocket& a) { send(a); },
             [this](const core::Checkpoint& a) { send(a); },
             [this](const core::Drop& a) { send(a); },
             [this](const core::Place& a) { send(a); },
@@ -328,6 +333,11 @@ void Daemon::before_block() {
     timer_->set(core_->next_deadline());
     before_block_->stay_awake(!quiet);
     if (!announced_ && core_->ready()) announce();
+}
+
+// Alarms are told in Unix time, the core counts in CLOCK_MONOTONIC.
+void Daemon::tell_clock() {
+    step(core::ClockIs{wall_ns() - monotonic_ns()});
 }
 
 bool Daemon::drain(Link& link) {

@@ -66,6 +66,7 @@ private:
     // links.cpp
     void spawn(const core::Spawn& action);
     void configure(Link& link);
+    void tell_clock();
     bool drain(Link& link);
     void received(Link& link, const port::Received& record);
     void exited(Handle handle, const process::ExitReport& report);
@@ -111,6 +112,7 @@ private:
     std::unique_ptr<process::Spawner> spawner_;
     std::unique_ptr<control::Server> control_;
     std::unique_ptr<loop::Timer> timer_;
+    std::unique_ptr<loop::ClockWatch> clock_watch_;
     std::unique_ptr<loop::BeforeBlock> before_block_;
     std::vector<std::unique_ptr<loop::Signal>> signals_;
     std::map<std::uint64_t, std::unique_ptr<Link>> links_;  // by generation

@@ -1,5 +1,8 @@
 #include "agent/loop/loop.hpp"
 
+#include <sys/timerfd.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "abi/base/check.hpp"
@@ -40,6 +43,28 @@ Poll::Poll(uv_loop_t* loop, int fd, std::function<void()> fn) : state_(new State
 Poll::~Poll() {
     uv_poll_stop(&state_->handle);
     close_and_free(state_, &state_->handle);
+}
+
+ClockWatch::ClockWatch(uv_loop_t* loop, std::function<void()> fn)
+    : timer_(::timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC)) {
+    if (!timer_.valid()) return;
+    arm();
+    poll_ = std::make_unique<Poll>(loop, timer_.get(), [this, fn = std::move(fn)] {
+        std::uint64_t expired = 0;
+        // ECANCELED: the clock was set. The same timer is armed anew either way.
+        (void)!::read(timer_.get(), &expired, sizeof(expired));
+        arm();
+        fn();
+    });
+}
+
+// A timer that goes off when the clock jumps; its time itself is never reached.
+void ClockWatch::arm() const {
+    itimerspec never{};
+    never.it_value.tv_sec = INT32_MAX;
+    never.it_value.tv_sec *= 4;  // year 2242
+    (void)::timerfd_settime(
+        timer_.get(), TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, nullptr);
 }
 
 struct Timer::State {

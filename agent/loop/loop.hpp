@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 
+#include "abi/base/unique_fd.hpp"
+
 namespace hf::loop {
 
 // Readability of a descriptor that somebody else owns and closes after this.
@@ -52,6 +54,19 @@ public:
 private:
     struct State;
     State* state_;
+};
+
+// Runs fn each time somebody sets the wall clock. It never wakes the loop otherwise. On a kernel without such notice, never.
+class ClockWatch {
+public:
+    ClockWatch(uv_loop_t* loop, std::function<void()> fn);
+    ClockWatch(const ClockWatch&) = delete;
+    ClockWatch& operator=(const ClockWatch&) = delete;
+
+private:
+    void arm() const;
+    UniqueFd timer_;
+    std::unique_ptr<Poll> poll_;
 };
 
 class Signal {

@@ -78,16 +78,14 @@ core::DeliverStatus status_of(abi::DeliverStatus status) {
             return core::DeliverStatus::WallDeadline;
         case abi::DeliverStatus::Limit:
             return core::DeliverStatus::Limit;
+        case abi::DeliverStatus::Calling:
+            return core::DeliverStatus::Calling;
     }
     return core::DeliverStatus::Failed;
 }
 
 core::Event delivered(Handle from, const Received& record) {
     const auto& table = record.as<abi::Delivered>();
-    // An event that was told it succeeded must not lose its alarm or its messages.
-    if (table.alarm() != nullptr || (table.sends() != nullptr && table.sends()->size() != 0))
-        return core::Violated{
-            from, "answered an event with an alarm or sends, which this node does not take"};
     core::DeliveredIn event;
     event.from = from;
     event.op = record.reply_to;
@@ -97,7 +95,30 @@ core::Event delivered(Handle from, const Received& record) {
     event.reply_status = table.reply_status();
     event.reply_headers = bytes(table.reply_headers());
     event.reply_body = bytes(table.reply_body());
+    event.replied = table.replied();
     event.changes = bytes(table.changes());
+    event.passivate = table.passivate();
+    if (table.alarm() != nullptr)
+        event.alarm = core::AlarmWish{table.alarm()->due_ms(), table.alarm()->clear()};
+    if (table.sends() != nullptr) {
+        for (const auto* send : *table.sends())
+            event.sends.push_back(
+                {text(send->target()), text(send->method()), bytes(send->payload())});
+    }
+    if (table.sockets() != nullptr) {
+        for (const auto* wish : *table.sockets())
+            event.sockets.push_back({wish->connection(),
+                                     wish->close(),
+                                     wish->code(),
+                                     wish->binary(),
+                                     bytes(wish->data())});
+    }
+    if (const auto* call = table.call())
+        event.call = core::CallWish{call->n(),
+                                    text(call->target()),
+                                    text(call->method()),
+                                    bytes(call->payload()),
+                                    core::Time{call->timeout_ms()} * core::kMs};
     return event;
 }
 
@@ -225,7 +246,8 @@ Sent send(Channel& channel, const core::Activate& action, const std::string& ten
                                                action.epoch,
                                                action.part,
                                                action.more,
-                                               list),
+                                               list,
+                                               action.alarm_due_ms),
                            0,
                            0);
 }
@@ -234,10 +256,24 @@ Sent send(Channel& channel, const core::Deliver& action, std::int64_t wall_now_m
     auto& fbb = channel.builder();
     const auto event = vector_of(fbb, action.event);
     const abi::EventId id(action.event_incarnation, action.event_counter);
+    // SAFETY of the cast: both enums list guest ABI v1's kinds by their numbers, asserted here.
+    static_assert(static_cast<int>(core::EventKind::Entity) ==
+                  static_cast<int>(abi::EventKind::Entity));
+    const auto kind = static_cast<abi::EventKind>(action.kind);
     return channel.request(
         action.op,
-        abi::CreateDeliver(
-            fbb, action.activation, &id, action.attempt, abi::EventKind::Http, event, wall_now_ms),
+        abi::CreateDeliver(fbb, action.activation, &id, action.attempt, kind, event, wall_now_ms),
+        action.deadline,
+        action.trace);
+}
+
+Sent send(Channel& channel, const core::Resume& action) {
+    auto& fbb = channel.builder();
+    const auto payload = vector_of(fbb, action.payload);
+    const abi::EventId id(action.event_incarnation, action.event_counter);
+    return channel.request(
+        action.op,
+        abi::CreateResume(fbb, action.activation, &id, action.n, action.code, payload),
         action.deadline,
         action.trace);
 }
@@ -306,6 +342,25 @@ Sent send(Channel& channel, const core::ReplyOut& action) {
             fbb, action.status, reason, action.retry_after_ms, headers, body, sentence));
 }
 
+Sent send(Channel& channel, const core::SocketTaken& action) {
+    auto& fbb = channel.builder();
+    const auto sentence = string_of(fbb, action.text);
+    return channel.reply(action.req_id,
+                         abi::CreateSocketTaken(fbb, action.ok, action.code, sentence));
+}
+
+Sent send(Channel& channel, const core::SocketSend& action) {
+    auto& fbb = channel.builder();
+    const auto data = vector_of(fbb, action.data);
+    return channel.notify(abi::CreateSocketSend(fbb, action.connection, action.binary, data));
+}
+
+Sent send(Channel& channel, const core::CloseSocket& action) {
+    auto& fbb = channel.builder();
+    const auto reason = string_of(fbb, action.reason);
+    return channel.notify(abi::CreateCloseSocket(fbb, action.connection, action.code, reason));
+}
+
 Sent send_shed(Channel& channel, core::Time deadline) {
     return channel.notify(abi::CreateShed(channel.builder(), deadline));
 }
@@ -328,6 +383,36 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
                 for (const auto* policy : *table.policies()) event.policies.push_back(text(policy));
             }
             return event;
+        }
+        case abi::Body::SocketOpened: {
+            const auto& table = record.as<abi::SocketOpened>();
+            core::SocketOpenedIn event;
+            event.from = from;
+            event.req_id = record.req_id;
+            event.connection = table.connection();
+            event.class_name = text(table.class_name());
+            event.name = text(table.name());
+            event.event = bytes(table.event());
+            event.deadline = record.deadline_ns;
+            event.trace = record.trace_id;
+            return event;
+        }
+        case abi::Body::SocketMessage: {
+            const auto& table = record.as<abi::SocketMessage>();
+            core::SocketMessageIn event;
+            event.from = from;
+            event.req_id = record.req_id;
+            event.connection = table.connection();
+            event.binary = table.binary();
+            event.data = bytes(table.data());
+            event.deadline = record.deadline_ns;
+            event.trace = record.trace_id;
+            return event;
+        }
+        case abi::Body::SocketClosed: {
+            const auto& table = record.as<abi::SocketClosed>();
+            return core::SocketClosedIn{
+                from, table.connection(), table.code(), text(table.reason())};
         }
         case abi::Body::Ready: {
             const auto& table = record.as<abi::Ready>();

@@ -19,7 +19,11 @@ Sent send(Channel& channel, const core::Checkpoint& action);
 Sent send(Channel& channel, const core::Drop& action);
 Sent send(Channel& channel, const core::Place& action);
 Sent send(Channel& channel, const core::NextStep& action);
+Sent send(Channel& channel, const core::Resume& action);
 Sent send(Channel& channel, const core::ReplyOut& action);
+Sent send(Channel& channel, const core::SocketTaken& action);
+Sent send(Channel& channel, const core::SocketSend& action);
+Sent send(Channel& channel, const core::CloseSocket& action);
 Sent send_shed(Channel& channel, core::Time deadline);
 Sent send_stop(Channel& channel, const std::string& reason);
 

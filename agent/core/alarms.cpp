@@ -1,0 +1,185 @@
+#include "agent/core/alarms.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "abi/base/check.hpp"
+
+namespace hf::core {
+
+namespace {
+constexpr std::uint32_t kListPage = 256;
+constexpr Time kRefusedAgain = 1 * kSecond;
+constexpr Time kFailedFirst = 2 * kSecond;
+constexpr Time kFailedMost = 300 * kSecond;
+constexpr unsigned kFailedDoublings = 8;  // 2 s x 2^8 is beyond kFailedMost
+constexpr Time kListAgain = 1 * kSecond;
+// Due times beyond this are never reached: year 2255, where nanoseconds since 1970 end.
+constexpr std::int64_t kDueMsMost = 9'000'000'000'000;
+}  // namespace
+
+Alarms::Alarms(Env& env, StoreClient& store, std::function<Visit(const Hint&)> visit)
+    : env_(env), store_(store), visit_(std::move(visit)) {}
+
+Time Alarms::when(std::int64_t due_ms) const {
+    if (due_ms > kDueMsMost) return kNever;
+    return std::max<Time>(0, due_ms * kMs - env_.wall_offset);
+}
+
+void Alarms::open() {
+    HF_CHECK(!open_, "the index is read once");
+    open_ = true;
+    for (std::uint32_t number = 0; number < kAlarmShards; ++number) list(number);
+}
+
+void Alarms::list(std::uint32_t number) {
+    Shard& shard = shards_.at(number);
+    if (shard.listing || !shard.more) return;
+    shard.listing = true;
+    shard.failed = false;
+    store_.list(key::alarms_prefix(env_.config.app, number),
+                shard.after,
+                kListPage,
+                [this, number](StoreAnswer& answer) { listed(number, answer); });
+}
+
+void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
+    Shard& shard = shards_.at(number);
+    shard.listing = false;
+    if (answer.outcome != Outcome::Applied || (answer.more && answer.objects.empty())) {
+        env_.note(NoteLevel::Error,
+                  "alarms",
+                  "shard " + std::to_string(number) + " of the index cannot be listed: " +
+                      (answer.reason.empty() ? "it has more, and nothing came" : answer.reason));
+        shard.failed = true;
+        list_again_ = env_.now + kListAgain;
+        return;
+    }
+    shard.more = answer.more;
+    for (const ObjectInfo& object : answer.objects) {
+        shard.after = std::max(shard.after, object.key);
+        auto parsed = parse_alarm_key(object.key);
+        if (!parsed || parsed->shard != number) {
+            env_.note(NoteLevel::Warn, "alarms", "the index holds a foreign key " + object.key);
+            continue;
+        }
+        Hint hint{std::move(parsed->unit), parsed->due_ms, parsed->nonce};
+        if (!in_hand(hint)) keep(shard, std::move(hint));
+    }
+    find_soonest();
+    if (shard.hints.empty() && shard.more) return list(number);
+    tick();
+}
+
+bool Alarms::in_hand(const Hint& hint) const {
+    const auto name = std::pair(hint.unit, hint.nonce);
+    return visits_.contains(name) || later_names_.contains(name);
+}
+
+void Alarms::keep(Shard& shard, Hint hint) {
+    Name name(hint.due_ms, hint.unit, hint.nonce);
+    if (shard.hints.emplace(std::move(name), std::move(hint)).second) ++known_;
+    if (shard.hints.size() <= kWindowMax) return;
+    // The last of the window goes back to the index, and is listed again when its turn comes.
+    shard.hints.erase(std::prev(shard.hints.end()));
+    --known_;
+    const Hint& last = std::prev(shard.hints.end())->second;
+    shard.after = key::alarm(env_.config.app, last.unit, last.due_ms, last.nonce);
+    shard.more = true;
+}
+
+void Alarms::added(Hint hint) {
+    Shard& shard = shards_.at(alarm_shard(hint.unit));
+    const std::string name = key::alarm(env_.config.app, hint.unit, hint.due_ms, hint.nonce);
+    // Beyond what is in memory: the listing that goes on there finds it.
+    if ((shard.more || shard.listing) && name > shard.after) return;
+    keep(shard, std::move(hint));
+    find_soonest();
+}
+
+void Alarms::find_soonest() {
+    soonest_ms_ = INT64_MAX;
+    for (const Shard& shard : shards_)
+        if (!shard.hints.empty())
+            soonest_ms_ = std::min(soonest_ms_, shard.hints.begin()->second.due_ms);
+}
+
+void Alarms::again(Hint hint, Time at) {
+    later_names_.emplace(hint.unit, hint.nonce);
+    later_.emplace(at, std::move(hint));
+}
+
+void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
+    const auto it = visits_.find({unit, nonce});
+    if (it == visits_.end()) return;
+    Hint hint = std::move(it->second);
+    visits_.erase(it);
+    if (end == End::Refused) {
+        ++env_.stats.alarms_refused;
+        return again(std::move(hint), env_.now + kRefusedAgain);
+    }
+    if (end == End::Done) return;
+    ++env_.stats.alarms_failed;
+    const Time pause =
+        std::min(kFailedFirst << std::min(hint.attempt - 1, kFailedDoublings), kFailedMost);
+    if (pause == kFailedMost)
+        env_.note(NoteLevel::Error,
+                  "alarms",
+                  unit + ": the alarm's handler failed " + std::to_string(hint.attempt) +
+                      " times; it is tried every 5 min");
+    ++hint.attempt;
+    again(std::move(hint), env_.now + pause);
+}
+
+void Alarms::tick() {
+    if (!open_ || closed_) return;
+    if (list_again_ <= env_.now) {
+        list_again_ = kNever;
+        for (std::uint32_t number = 0; number < kAlarmShards; ++number)
+            if (shards_.at(number).failed) list(number);
+    }
+    while (visits_.size() < kVisitsMax && !later_.empty() && later_.begin()->first <= env_.now) {
+        Hint hint = std::move(later_.begin()->second);
+        later_.erase(later_.begin());
+        later_names_.erase({hint.unit, hint.nonce});
+        start_visit(hint);
+    }
+    while (visits_.size() < kVisitsMax && when(soonest_ms_) <= env_.now) {
+        Shard* first = nullptr;
+        for (Shard& shard : shards_)
+            if (!shard.hints.empty() && shard.hints.begin()->second.due_ms == soonest_ms_)
+                first = &shard;
+        HF_CHECK(first != nullptr, "the soonest hint is in memory");
+        Hint hint = std::move(first->hints.begin()->second);
+        first->hints.erase(first->hints.begin());
+        --known_;
+        if (first->hints.empty()) list(alarm_shard(hint.unit));
+        find_soonest();
+        start_visit(hint);
+    }
+}
+
+void Alarms::start_visit(const Hint& hint) {
+    visits_.emplace(std::pair(hint.unit, hint.nonce), hint);
+    switch (visit_(hint)) {
+        case Visit::Taken:
+            return;
+        case Visit::NoRoom:
+            return ended(hint.unit, hint.nonce, End::Refused);
+        case Visit::NotHere:
+            break;
+    }
+    env_.note(NoteLevel::Warn, "alarms", hint.unit + ": an alarm is due, and nothing here runs it");
+    ended(hint.unit, hint.nonce, End::Done);
+}
+
+Time Alarms::next_deadline() const {
+    if (!open_ || closed_) return kNever;
+    Time soonest = list_again_;
+    // At the bound the end of a visit goes on.
+    if (visits_.size() >= kVisitsMax) return soonest;
+    if (!later_.empty()) soonest = std::min(soonest, later_.begin()->first);
+    return std::min(soonest, when(soonest_ms_));
+}
+
+}  // namespace hf::core

@@ -1,0 +1,99 @@
+// When units are to be woken: the bucket's alarm index as this node knows it (protocol 6).
+//
+// A hint is an empty object named by due time, unit and the alarm's nonce. It is only a hint: what fires is a visit to the
+// unit, whose log says whether that alarm is still set. Nothing here deletes a hint; its unit does, after its own entry.
+// Of each of the index's shards only the earliest hints are in memory; the rest is listed when those are used up.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "agent/core/env.hpp"
+#include "agent/core/keys.hpp"
+#include "agent/core/store_client.hpp"
+
+namespace hf::core {
+
+struct Hint {
+    std::string unit;  // escaped
+    std::int64_t due_ms = 0;
+    std::uint64_t nonce = 0;
+    std::uint32_t attempt = 1;  // of its handler, in this process
+};
+
+class Alarms {
+public:
+    // Visits open at once: a node that was away for long has many overdue, and requests want their turn too.
+    static constexpr std::size_t kVisitsMax = 64;
+    // Hints of one shard in memory.
+    static constexpr std::size_t kWindowMax = 1024;
+
+    enum class End : std::uint8_t {
+        Done,     // it ran and is stored, or it was stale
+        Refused,  // it did not run: again soon, for ever
+        Failed    // its handler failed: again after 2 s, doubling to 5 min
+    };
+
+    enum class Visit : std::uint8_t {
+        Taken,   // ended() follows, once
+        NoRoom,  // not now
+        NotHere  // a class that is not deployed, another tenant's: whoever has it will find the hint
+    };
+
+    // `visit` is given each hint that is due.
+    Alarms(Env& env, StoreClient& store, std::function<Visit(const Hint&)> visit);
+
+    // The store is known: reads the index. Once.
+    void open();
+    // Nothing fires any more.
+    void close() { closed_ = true; }
+    // A hint that this node has just stored.
+    void added(Hint hint);
+    void ended(const std::string& unit, std::uint64_t nonce, End end);
+
+    void tick();
+    [[nodiscard]] Time next_deadline() const;
+
+    [[nodiscard]] std::size_t known() const { return known_; }
+    [[nodiscard]] std::size_t visits() const { return visits_.size(); }
+
+private:
+    using Name = std::tuple<std::int64_t, std::string, std::uint64_t>;  // as the index sorts
+    struct Shard {
+        std::map<Name, Hint> hints;
+        std::string after;  // the last key listed
+        bool more = true;   // the index may hold hints beyond `after` that are not in memory
+        bool listing = false;
+        bool failed = false;  // its listing; asked again at list_again_
+    };
+
+    void list(std::uint32_t number);
+    void listed(std::uint32_t number, StoreAnswer& answer);
+    void keep(Shard& shard, Hint hint);
+    void again(Hint hint, Time at);
+    void start_visit(const Hint& hint);
+    [[nodiscard]] bool in_hand(const Hint& hint) const;
+    [[nodiscard]] Time when(std::int64_t due_ms) const;
+    void find_soonest();
+
+    Env& env_;
+    StoreClient& store_;
+    std::function<Visit(const Hint&)> visit_;
+    std::array<Shard, kAlarmShards> shards_;
+    std::map<std::pair<std::string, std::uint64_t>, Hint> visits_;  // (unit, nonce)
+    std::multimap<Time, Hint> later_;                               // to be visited again
+    std::set<std::pair<std::string, std::uint64_t>> later_names_;
+    Time list_again_ = kNever;
+    std::int64_t soonest_ms_ = INT64_MAX;  // due time of the first hint in memory
+    std::size_t known_ = 0;
+    bool open_ = false;
+    bool closed_ = false;
+};
+
+}  // namespace hf::core

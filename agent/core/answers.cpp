@@ -1,0 +1,117 @@
+// How events end: who hears it, once, and at their deadline at the latest (part of Units).
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "abi/base/check.hpp"
+#include "agent/core/units.hpp"
+
+namespace hf::core {
+
+namespace {
+// A refusal is a sentence; it may quote what a plugin said, and that may fill a record by itself.
+constexpr std::size_t kReplyTextBytes = 1024;
+// WebSocket close codes (RFC 6455, 7.4): something failed here; try again later.
+constexpr std::uint16_t kCloseFailed = 1011;
+constexpr std::uint16_t kCloseAgain = 1013;
+}  // namespace
+
+EventKind kind_of(const Origin& origin) {
+    constexpr std::array kKinds{EventKind::Http,
+                                EventKind::WsOpen,
+                                EventKind::WsMessage,
+                                EventKind::WsClose,
+                                EventKind::Call,
+                                EventKind::Call,
+                                EventKind::Alarm};
+    static_assert(kKinds.size() == std::variant_size_v<Origin>);
+    return kKinds.at(origin.index());
+}
+
+void Units::emit_reply(ReplyOut reply) {
+    if (reply.text.size() > kReplyTextBytes)
+        reply.text.replace(kReplyTextBytes - 3, std::string::npos, "...");
+    supervision_.told(reply.to);
+    env_.emit(std::move(reply));
+}
+
+void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
+    if (waiting.deadline) {
+        deadlines_.erase(*waiting.deadline);
+        waiting.deadline.reset();
+    }
+    if (waiting.answered) return;
+    waiting.answered = true;
+    ++env_.stats.answered;
+    if (reply.reason == ReplyReason::Deadline) ++env_.stats.deadline;
+    if (const auto* request = std::get_if<FromRequest>(&waiting.origin)) {
+        reply.to = request->gateway;
+        reply.req_id = request->req_id;
+        emit_reply(std::move(reply));
+    } else if (const auto* opened = std::get_if<FromSocketOpened>(&waiting.origin)) {
+        open_answered(unit, *opened, std::move(reply));
+    } else if (const auto* message = std::get_if<FromSocketMessage>(&waiting.origin)) {
+        SocketTaken taken{message->gateway, message->req_id, true, 0, {}};
+        taken.ok = reply.reason == ReplyReason::Ok;
+        const bool again =
+            reply.reason == ReplyReason::Busy || reply.reason == ReplyReason::Unavailable;
+        if (!taken.ok) taken.code = again ? kCloseAgain : kCloseFailed;
+        taken.text = reply.text.substr(0, kReplyTextBytes);
+        supervision_.told(taken.to);
+        env_.emit(std::move(taken));
+    } else if (const auto* call = std::get_if<FromCall>(&waiting.origin)) {
+        call_ended(*call, reply);
+    } else if (const auto* sent = std::get_if<FromMessage>(&waiting.origin)) {
+        message_ended(unit, *sent, reply);
+    } else if (const auto* alarm = std::get_if<FromAlarm>(&waiting.origin)) {
+        visit_ended(unit, *alarm, reply);
+    }
+}
+
+void Units::forget_waiting(Waiting& waiting) {
+    HF_CHECK(waiting.answered, "an accepted event has exactly one answer");
+    HF_CHECK(accepted_ > 0, "each accepted event is forgotten once");
+    --accepted_;
+    accepted_bytes_ -= waiting.bytes;
+}
+
+void Units::refuse_waiting(Unit& unit, ReplyReason reason, const std::string& text) {
+    // What is refused may come again at once, and is then not refused here: a mailbox is emptied once.
+    std::deque<Mail> refused = std::exchange(unit.mailbox, {});
+    unit.mailbox_bytes = 0;
+    for (Mail& mail : refused) {
+        ReplyOut reply;
+        reply.reason = reason;
+        reply.text = text;
+        reply.retry_after_ms = 1000;
+        answer(unit, mail.waiting, std::move(reply));
+        forget_waiting(mail.waiting);
+    }
+}
+
+void Units::deadline_passed(const DeadlineEntry& entry) {
+    Unit* unit = unit_of(entry.unit);
+    HF_CHECK(unit != nullptr, "a unit outlives the deadlines of its events");
+    ReplyOut reply;
+    reply.reason = ReplyReason::Deadline;
+    reply.text = "the event was not answered in time";
+    if (unit->running && unit->running->waiting.event == entry.event)
+        return answer(*unit, unit->running->waiting, std::move(reply));
+    for (Output& output : unit->outputs) {
+        if (output.waiting.event == entry.event)
+            return answer(*unit, output.waiting, std::move(reply));
+    }
+    for (auto it = unit->mailbox.begin(); it != unit->mailbox.end(); ++it) {
+        if (it->waiting.event != entry.event) continue;
+        // It has not run, or nothing of what it did is left: it will not run any more.
+        Mail mail = std::move(*it);
+        unit->mailbox_bytes -= mail.waiting.bytes;
+        unit->mailbox.erase(it);
+        answer(*unit, mail.waiting, std::move(reply));
+        forget_waiting(mail.waiting);
+        return;
+    }
+    HF_CHECK(false, "a deadline belongs to an event that is somewhere");
+}
+
+}  // namespace hf::core

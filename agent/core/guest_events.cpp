@@ -1,0 +1,73 @@
+#include "agent/core/guest_events.hpp"
+
+#include "abi/base/hash.hpp"
+
+namespace hf::core {
+
+namespace {
+constexpr std::uint32_t kOneWay = 1;
+
+}  // namespace
+
+std::pair<std::string, std::string> split_target(std::string_view target) {
+    const std::size_t slash = target.find('/');
+    if (slash == std::string_view::npos) return {std::string(target), {}};
+    return {std::string(target.substr(0, slash)), std::string(target.substr(slash + 1))};
+}
+
+MessageId message_id(std::string_view source_unit, std::uint64_t n) {
+    return {fnv1a64(source_unit), n};
+}
+
+Bytes call_event(MessageId id,
+                 bool one_way,
+                 std::string_view caller,
+                 std::string_view method,
+                 BytesView payload) {
+    Bytes out;
+    FlatWriter flat(out);
+    flat.u32(one_way ? kOneWay : 0);
+    flat.u64(id.hi);
+    flat.u64(id.lo);
+    flat.field(caller);
+    flat.field(method);
+    flat.field(payload);
+    return out;
+}
+
+Bytes alarm_event(std::uint64_t nonce, std::int64_t due_ms, std::uint32_t attempt) {
+    Bytes out;
+    FlatWriter flat(out);
+    flat.u64(nonce);
+    flat.u64(static_cast<std::uint64_t>(due_ms));
+    flat.u32(attempt);
+    return out;
+}
+
+Bytes socket_opened_event(std::uint64_t connection, BytesView http) {
+    Bytes out;
+    FlatWriter flat(out);
+    flat.u64(connection);
+    flat.raw(http);
+    return out;
+}
+
+Bytes socket_message_event(std::uint64_t connection, bool binary, BytesView data) {
+    Bytes out;
+    FlatWriter flat(out);
+    flat.u64(connection);
+    flat.u32(binary ? 1 : 0);
+    flat.field(data);
+    return out;
+}
+
+Bytes socket_closed_event(std::uint64_t connection, std::uint16_t code, std::string_view reason) {
+    Bytes out;
+    FlatWriter flat(out);
+    flat.u64(connection);
+    flat.u32(code);
+    flat.field(reason);
+    return out;
+}
+
+}  // namespace hf::core

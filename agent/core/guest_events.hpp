@@ -1,0 +1,38 @@
+// What the core itself tells an actor, as guest ABI v1 lays it out (docs/guest-abi.md): little-endian numbers, and fields of
+// u32 length and bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "abi/base/bytes.hpp"
+#include "agent/core/events.hpp"
+
+namespace hf::core {
+
+// "class/name" at its first '/'; an empty name when there is none.
+[[nodiscard]] std::pair<std::string, std::string> split_target(std::string_view target);
+
+// Names a one-way message for ever; (0, 0) for a call, which has no such name.
+struct MessageId {
+    std::uint64_t hi = 0;
+    std::uint64_t lo = 0;
+};
+[[nodiscard]] MessageId message_id(std::string_view source_unit, std::uint64_t n);
+
+[[nodiscard]] Bytes call_event(MessageId id,
+                               bool one_way,
+                               std::string_view caller,
+                               std::string_view method,
+                               BytesView payload);
+[[nodiscard]] Bytes alarm_event(std::uint64_t nonce, std::int64_t due_ms, std::uint32_t attempt);
+// What the gateway sent of the handshake, behind the connection's number.
+[[nodiscard]] Bytes socket_opened_event(std::uint64_t connection, BytesView http);
+[[nodiscard]] Bytes socket_message_event(std::uint64_t connection, bool binary, BytesView data);
+[[nodiscard]] Bytes socket_closed_event(std::uint64_t connection,
+                                        std::uint16_t code,
+                                        std::string_view reason);
+
+}  // namespace hf::core

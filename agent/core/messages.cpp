@@ -1,0 +1,164 @@
+// One-way messages between units: stored with their sender, offered one at a time to each receiver, applied there once, and
+// done when the sender has stored that (protocol 7) (part of Units).
+//
+// A message's number is made of its entry's sequence number: it rises for ever without being kept anywhere, so a mark of it
+// at the receiver stays true over restarts of both.
+#include <algorithm>
+#include <utility>
+
+#include "abi/base/check.hpp"
+#include "agent/core/guest_events.hpp"
+#include "agent/core/keys.hpp"
+#include "agent/core/units.hpp"
+
+namespace hf::core {
+
+namespace {
+constexpr Time kNoRoomAgain = 500 * kMs;
+constexpr Time kFailedFirst = 2 * kSecond;
+constexpr Time kFailedMost = 300 * kSecond;
+constexpr unsigned kFailedDoublings = 8;  // 2 s x 2^8 is beyond kFailedMost
+// Handlers that failed before a message is given up: 2 s doubling to 5 min is an hour and a quarter.
+constexpr unsigned kTriesMax = 20;
+// Senders whose last message a unit remembers; beyond it a new sender has to wait.
+constexpr std::size_t kMarksMax = 4096;
+// Of one entry: what the verifier's bound of tables leaves beside changes and messages.
+constexpr std::size_t kDonePerEntry = 256;
+}  // namespace
+
+void Units::offer_messages(Unit& unit) {
+    if (unit.stored.outbox.empty() || closing_ || unit.hold != Hold::Serving) return;
+    std::vector<std::string> targets;
+    for (auto it = unit.stored.outbox.begin(); it != unit.stored.outbox.end();) {
+        const std::string& target = it->first.first;
+        const bool being_done = std::any_of(
+            unit.done.begin(), unit.done.end(), [&](const auto& d) { return d.first == target; });
+        if (!unit.offers.contains(target) && !being_done) {
+            unit.offers.emplace(target, Offer{it->first.second});
+            targets.push_back(target);
+        }
+        it = unit.stored.outbox.upper_bound({target, UINT64_MAX});
+    }
+    const UnitId id = unit.id;
+    for (const std::string& target : targets) {
+        if (Unit* sender = unit_of(id)) offer(*sender, target);
+    }
+}
+
+void Units::offer(Unit& unit, const std::string& target) {
+    const auto at = unit.offers.find(target);
+    if (at == unit.offers.end() || at->second.open || closing_) return;
+    const auto item = unit.stored.outbox.find({target, at->second.n});
+    if (item == unit.stored.outbox.end()) {
+        unit.offers.erase(at);
+        return;
+    }
+    const std::uint64_t n = item->second.n;
+    const MessageId name = message_id(unit.key, n);
+    Mail mail;
+    mail.waiting.origin = FromMessage{unit.key, n, at->second.tries + 1 >= kTriesMax};
+    mail.event = call_event(name, true, full_name(unit), item->second.method, item->second.payload);
+    at->second.open = true;
+    const auto [class_name, actor] = split_target(target);
+    const UnitId id = unit.id;
+    const auto refusal = admit(class_name, actor, std::move(mail));
+    if (!refusal) return;
+    Unit* sender = unit_of(id);
+    HF_CHECK(sender != nullptr, "a unit with undelivered messages is not forgotten");
+    Offer& open = sender->offers.at(target);
+    open.open = false;
+    if (refusal->reason == ReplyReason::Busy || refusal->reason == ReplyReason::Unavailable) {
+        offers_later_.emplace(env_.now + kNoRoomAgain, std::pair(id, target));
+        return;
+    }
+    // Nobody of that name will ever take it.
+    ++env_.stats.messages_dead;
+    env_.note(NoteLevel::Error,
+              "messages",
+              sender->key + ": message " + std::to_string(n) + " to '" + target +
+                  "' is given up: " + refusal->text);
+    message_done(*sender, target, n);
+}
+
+void Units::retry_offers() {
+    while (!offers_later_.empty() && offers_later_.begin()->first <= env_.now) {
+        const auto [id, target] = offers_later_.begin()->second;
+        offers_later_.erase(offers_later_.begin());
+        if (Unit* sender = unit_of(id)) offer(*sender, target);
+    }
+}
+
+bool Units::applied_already(const Unit& unit, const FromMessage& message) const {
+    for (const auto* marks : {&unit.applied, &unit.stored.applied}) {
+        const auto it = marks->find(message.source);
+        if (it != marks->end() && it->second >= message.n) return true;
+    }
+    return false;
+}
+
+bool Units::room_for_mark(const Unit& unit, const FromMessage& message) const {
+    return unit.stored.applied.contains(message.source) ||
+           unit.stored.applied.size() + unit.applied.size() < kMarksMax;
+}
+
+// The receiver's answer has passed its gate: what it did, and its mark, are stored.
+void Units::message_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply) {
+    Unit* sender = unit_named(message.source);
+    if (sender == nullptr) return;
+    const std::string target = full_name(receiver);
+    const auto offer = sender->offers.find(target);
+    if (offer == sender->offers.end() || !offer->second.open || offer->second.n != message.n)
+        return;
+    if (reply.reason == ReplyReason::Ok) {
+        ++env_.stats.messages_applied;
+        return message_done(*sender, target, message.n);
+    }
+    offer->second.open = false;
+    const bool failed =
+        reply.reason == ReplyReason::ActorFailed || reply.reason == ReplyReason::ActorLimit;
+    Time pause = kNoRoomAgain;
+    if (failed) {
+        pause =
+            std::min(kFailedFirst << std::min(offer->second.tries, kFailedDoublings), kFailedMost);
+        ++offer->second.tries;
+    }
+    offers_later_.emplace(env_.now + pause, std::pair(sender->id, target));
+}
+
+void Units::message_done(Unit& sender, const std::string& target, std::uint64_t n) {
+    sender.offers.erase(target);
+    sender.done.emplace_back(target, n);
+    pump(sender);
+}
+
+// Not while its log is being read: the listing would miss the entry, or find one that nobody expects.
+void Units::put_done(Unit& unit) {
+    const bool loading = unit.memory == Memory::Listing || unit.memory == Memory::Sealing ||
+                         unit.memory == Memory::Fetching;
+    if (unit.done.empty() || unit.hold != Hold::Serving || !unit.sealed || unit.next_seq == 0 ||
+        loading)
+        return;
+    LogEntry part;
+    const std::size_t count = std::min(unit.done.size(), kDonePerEntry);
+    const auto end = unit.done.begin() + static_cast<std::ptrdiff_t>(count);
+    part.outbox_done.assign(unit.done.begin(), end);
+    unit.done.erase(unit.done.begin(), end);
+    append(unit, std::move(part));
+}
+
+// Who knows that its sender has no more of them need not remember that it applied them.
+void Units::settle_marks(const Unit& sender, const LogEntry& stored) {
+    for (const auto& [target, n] : stored.outbox_done) {
+        const auto [class_name, actor] = split_target(target);
+        const auto key = actor_unit(env_.config.tenant, class_name, actor);
+        Unit* receiver = key ? unit_named(*key) : nullptr;
+        if (receiver == nullptr || receiver->applied.contains(sender.key)) continue;
+        const auto next = sender.stored.outbox.lower_bound({target, 0});
+        if (next != sender.stored.outbox.end() && next->first.first == target) continue;
+        const auto mark = receiver->stored.applied.find(sender.key);
+        if (mark != receiver->stored.applied.end() && mark->second == n)
+            receiver->stored.applied.erase(mark);
+    }
+}
+
+}  // namespace hf::core

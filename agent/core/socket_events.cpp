@@ -1,0 +1,131 @@
+// WebSockets and their actors: accepting, messages in, messages out, the end (part of Units).
+#include <utility>
+
+#include "abi/base/check.hpp"
+#include "agent/core/guest_events.hpp"
+#include "agent/core/units.hpp"
+
+namespace hf::core {
+
+namespace {
+// Close codes of RFC 6455, 7.4.
+constexpr std::uint16_t kClosePolicy = 1008;
+constexpr std::uint16_t kCloseAgain = 1013;
+constexpr std::uint16_t kBroken = 1006;
+constexpr std::uint16_t kSwitching = 101;
+}  // namespace
+
+void Units::socket_opened(const SocketOpenedIn& event) {
+    const auto refuse_it = [&](ReplyReason reason, std::string text) {
+        refuse(event.from, event.req_id, Refusal{reason, std::move(text)});
+    };
+    if (sockets_.size() >= env_.config.limits.sockets_max)
+        return refuse_it(ReplyReason::Busy,
+                         "the node has as many sockets as limits.sockets_max allows");
+    const std::uint64_t number = sockets_.add({event.from, event.connection, 0, false});
+    if (number == 0)
+        return supervision_.answered_badly(event.from, "used a connection's number twice", false);
+    Mail mail;
+    mail.waiting.origin = FromSocketOpened{event.from, event.req_id, number};
+    mail.event = socket_opened_event(number, event.event);
+    mail.deadline = latest(event.deadline);
+    mail.trace = event.trace;
+    if (auto refusal = admit(event.class_name, event.name, std::move(mail))) {
+        sockets_.remove(number);
+        refuse_it(refusal->reason, std::move(refusal->text));
+    }
+}
+
+void Units::open_answered(Unit& unit, const FromSocketOpened& from, ReplyOut reply) {
+    const bool accepted =
+        reply.reason == ReplyReason::Ok && (reply.status == 0 || reply.status == kSwitching);
+    Socket* socket = sockets_.find(from.connection);
+    if (accepted) {
+        reply.status = kSwitching;
+        // Its gateway is gone: the actor hears that it was open for no time at all.
+        if (socket == nullptr) {
+            close_event(unit, from.connection, kBroken, "");
+        } else {
+            socket->unit = unit.id;
+            socket->open = true;
+            ++unit.sockets;
+        }
+    } else {
+        sockets_.remove(from.connection);
+    }
+    reply.to = from.gateway;
+    reply.req_id = from.req_id;
+    emit_reply(std::move(reply));
+}
+
+void Units::socket_message(SocketMessageIn& event) {
+    const auto refuse_it = [&](std::uint16_t code, std::string text) {
+        supervision_.told(event.from);
+        env_.emit(SocketTaken{event.from, event.req_id, false, code, std::move(text)});
+    };
+    Socket* socket = sockets_.find(sockets_.number_of(event.from, event.connection));
+    if (socket == nullptr || !socket->open)
+        return refuse_it(kClosePolicy, "no such connection is open");
+    if (closing_) return refuse_it(kCloseAgain, "the node stops");
+    Unit* unit = unit_of(socket->unit);
+    HF_CHECK(unit != nullptr, "a unit with open sockets is not forgotten");
+    Mail mail;
+    mail.waiting.origin = FromSocketMessage{event.from, event.req_id};
+    mail.event = socket_message_event(
+        sockets_.number_of(event.from, event.connection), event.binary, event.data);
+    mail.deadline = latest(event.deadline);
+    mail.trace = event.trace;
+    if (const auto refusal = admit_to(*unit, std::move(mail)))
+        refuse_it(kCloseAgain, refusal->text);
+}
+
+void Units::socket_closed(const SocketClosedIn& event) {
+    const std::uint64_t number = sockets_.number_of(event.from, event.connection);
+    const Socket* socket = sockets_.find(number);
+    if (socket == nullptr || !socket->open) return;  // the open event's own end sees to it
+    Unit* unit = unit_of(socket->unit);
+    HF_CHECK(unit != nullptr, "a unit with open sockets is not forgotten");
+    sockets_.remove(number);
+    --unit->sockets;
+    close_event(*unit, number, event.code, event.reason);
+}
+
+// Always taken: it was let in with its connection, and there is one for each.
+void Units::close_event(Unit& unit,
+                        std::uint64_t number,
+                        std::uint16_t code,
+                        const std::string& why) {
+    Mail mail;
+    mail.waiting.origin = FromSocketClosed{};
+    mail.event = socket_closed_event(number, code, why);
+    push(unit, std::move(mail));
+}
+
+void Units::gateway_gone(Handle gateway) {
+    for (const std::uint64_t number : sockets_.of_gateway(gateway)) {
+        const Socket socket = *sockets_.find(number);
+        sockets_.remove(number);
+        if (!socket.open) continue;
+        Unit* unit = unit_of(socket.unit);
+        HF_CHECK(unit != nullptr, "a unit with open sockets is not forgotten");
+        --unit->sockets;
+        close_event(*unit, number, kBroken, "the gateway ended");
+    }
+}
+
+void Units::send_sockets(Unit& unit, std::vector<SocketWish>& wishes) {
+    for (SocketWish& wish : wishes) {
+        const Socket* socket = sockets_.find(wish.connection);
+        // Gone, or somebody else's: passed over.
+        if (socket == nullptr || !socket->open || socket->unit != unit.id) continue;
+        if (wish.close) {
+            const std::string reason(wish.data.begin(), wish.data.end());
+            env_.emit(CloseSocket{socket->gateway, socket->theirs, wish.code, reason});
+        } else {
+            env_.emit(
+                SocketSend{socket->gateway, socket->theirs, wish.binary, std::move(wish.data)});
+        }
+    }
+}
+
+}  // namespace hf::core

@@ -1,0 +1,104 @@
+// Visits that the alarm index asks for: whether the alarm still stands, what becomes of its hint (part of Units).
+//
+// A hint is stored before the entry that sets its alarm, and deleted after the entry that clears or replaces it: an alarm
+// without a hint cannot be, a hint without an alarm is stale and says so when its unit looks.
+#include <utility>
+
+#include "abi/base/check.hpp"
+#include "agent/core/guest_events.hpp"
+#include "agent/core/keys.hpp"
+#include "agent/core/units.hpp"
+
+namespace hf::core {
+
+Alarms::Visit Units::visit(const Hint& hint) {
+    const auto name = parse_unit(hint.unit);
+    // Shards, other tenants' actors and classes that are not deployed now keep their hints for whoever has them.
+    if (!name || name->kind != UnitName::Kind::Actor || name->tenant != env_.config.tenant)
+        return Alarms::Visit::NotHere;
+    Mail mail;
+    mail.waiting.origin = FromAlarm{hint.due_ms, hint.nonce};
+    mail.event = alarm_event(hint.nonce, hint.due_ms, hint.attempt);
+    const auto refusal = admit(name->group, name->name, std::move(mail));
+    if (!refusal) return Alarms::Visit::Taken;
+    return refusal->reason == ReplyReason::UnknownClass ? Alarms::Visit::NotHere
+                                                        : Alarms::Visit::NoRoom;
+}
+
+void Units::visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& reply) {
+    switch (reply.reason) {
+        case ReplyReason::Ok:
+            break;
+        case ReplyReason::ActorFailed:
+        case ReplyReason::ActorLimit:
+            return alarms_.ended(unit.key, alarm.nonce, Alarms::End::Failed);
+        default:
+            return alarms_.ended(unit.key, alarm.nonce, Alarms::End::Refused);
+    }
+    alarms_.ended(unit.key, alarm.nonce, Alarms::End::Done);
+    // Its own hint went when its entry was stored (alarm_stored); one that names nothing goes now.
+    const auto named = [&](const std::optional<EntryAlarm>& by) {
+        return by && by->nonce == alarm.nonce;
+    };
+    if (named(unit.stored.alarm) || named(unit.alarm)) return;
+    if (unit.outbox_hint && unit.outbox_hint->nonce == alarm.nonce) return;
+    // Found after a restart: it announced the outbox, and does so still.
+    if (!unit.stored.outbox.empty() && !unit.outbox_hint) {
+        unit.outbox_hint = Hint{unit.key, alarm.due_ms, alarm.nonce};
+        return;
+    }
+    erase_hint(unit, alarm.due_ms, alarm.nonce);
+}
+
+// One that stays after all is found stale by a later visit.
+void Units::erase_hint(const Unit& unit, std::int64_t due_ms, std::uint64_t nonce) {
+    store_.erase({key::alarm(env_.config.app, unit.key, due_ms, nonce)}, [](StoreAnswer&) {});
+}
+
+// An entry was stored: the alarm of before is named by nothing any more, and an empty outbox needs no announcement.
+void Units::alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before) {
+    const std::optional<EntryAlarm>& now = unit.stored.alarm;
+    if (before && (!now || now->nonce != before->nonce))
+        erase_hint(unit, before->due_ms, before->nonce);
+    if (!unit.outbox_hint || !unit.stored.outbox.empty()) return;
+    for (const PendingEntry& pending : unit.pending)
+        if (!pending.entry.outbox.empty()) return;
+    const Hint hint = *std::exchange(unit.outbox_hint, std::nullopt);
+    erase_hint(unit, hint.due_ms, hint.nonce);
+}
+
+// What needs no run of the actor is settled in its turn, as soon as the log is known: alarms that do not stand any more and
+// messages that were applied before.
+void Units::settle_stale(Unit& unit) {
+    if (unit.hold != Hold::Serving || unit.running || unit.runtime_op != 0) return;
+    if (unit.memory != Memory::Activating && unit.memory != Memory::Resident) return;
+    bool settled = false;
+    while (!unit.mailbox.empty()) {
+        const Origin& origin = unit.mailbox.front().waiting.origin;
+        Output output;
+        output.needs = unit.last_ordinal;
+        if (const auto* alarm = std::get_if<FromAlarm>(&origin)) {
+            if (unit.alarm && unit.alarm->nonce == alarm->nonce) break;
+        } else if (const auto* message = std::get_if<FromMessage>(&origin)) {
+            if (!applied_already(unit, *message)) {
+                if (room_for_mark(unit, *message)) break;
+                output.reply.reason = ReplyReason::Busy;
+            }
+        } else {
+            break;
+        }
+        Mail mail = std::move(unit.mailbox.front());
+        unit.mailbox.pop_front();
+        unit.mailbox_bytes -= mail.waiting.bytes;
+        output.waiting = std::move(mail.waiting);
+        unit.outputs.push_back(std::move(output));
+        settled = true;
+    }
+    if (!settled) return;
+    open_gate(unit);
+    // Nothing is left that needs the actor: it need not come into memory.
+    if (unit.memory == Memory::Activating && unit.activation == 0 && !unit.has_work())
+        go_cold(unit, false);
+}
+
+}  // namespace hf::core

@@ -148,7 +148,7 @@ void Units::committed(Unit& unit, StoreAnswer& answer) {
                 unit.applied.erase(ahead);
         unit.stored.add(stored.entry);
         alarm_stored(unit, alarm_before);
-        settle_marks(unit, stored.entry);
+        messages_settled(unit, stored.entry);
     }
     pump(unit);
 }
@@ -170,6 +170,10 @@ void Units::undo(Unit& unit, const std::string& why) {
     unit.last_ordinal = unit.stored_ordinal;
     unit.alarm = unit.stored.alarm;
     unit.applied.clear();
+    // What was to be stored as done is offered again, and found to be applied.
+    std::erase_if(unit.offers,
+                  [](const auto& offer) { return offer.second.state == Offer::State::Done; });
+    unit.done.clear();
     while (!unit.outputs.empty()) {
         Output output = std::move(unit.outputs.front());
         unit.outputs.pop_front();

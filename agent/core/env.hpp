@@ -32,7 +32,7 @@ struct Stats {
     std::uint64_t restarts = 0;
     std::uint64_t calls = 0;           // from one unit to another
     std::uint64_t calls_refused = 0;   // of them: a cycle, a full mailbox, a name that is not there
-    std::uint64_t alarms_fired = 0;    // alarm events whose effects are stored
+    std::uint64_t alarms_fired = 0;    // alarm events whose handler ended well
     std::uint64_t alarms_failed = 0;   // handlers that failed, each attempt
     std::uint64_t alarms_refused = 0;  // visits for which there was no room
     std::uint64_t messages_sent = 0;   // one-way messages stored with their sender

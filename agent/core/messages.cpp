@@ -31,12 +31,7 @@ void Units::offer_messages(Unit& unit) {
     std::vector<std::string> targets;
     for (auto it = unit.stored.outbox.begin(); it != unit.stored.outbox.end();) {
         const std::string& target = it->first.first;
-        const bool being_done = std::any_of(
-            unit.done.begin(), unit.done.end(), [&](const auto& d) { return d.first == target; });
-        if (!unit.offers.contains(target) && !being_done) {
-            unit.offers.emplace(target, Offer{it->first.second});
-            targets.push_back(target);
-        }
+        if (unit.offers.emplace(target, Offer{it->first.second}).second) targets.push_back(target);
         it = unit.stored.outbox.upper_bound({target, UINT64_MAX});
     }
     const UnitId id = unit.id;
@@ -47,7 +42,7 @@ void Units::offer_messages(Unit& unit) {
 
 void Units::offer(Unit& unit, const std::string& target) {
     const auto at = unit.offers.find(target);
-    if (at == unit.offers.end() || at->second.open || closing_) return;
+    if (at == unit.offers.end() || at->second.state != Offer::State::Waiting || closing_) return;
     const auto item = unit.stored.outbox.find({target, at->second.n});
     if (item == unit.stored.outbox.end()) {
         unit.offers.erase(at);
@@ -58,15 +53,14 @@ void Units::offer(Unit& unit, const std::string& target) {
     Mail mail;
     mail.waiting.origin = FromMessage{unit.key, n, at->second.tries + 1 >= kTriesMax};
     mail.event = call_event(name, true, full_name(unit), item->second.method, item->second.payload);
-    at->second.open = true;
+    at->second.state = Offer::State::Open;
     const auto [class_name, actor] = split_target(target);
     const UnitId id = unit.id;
     const auto refusal = admit(class_name, actor, std::move(mail));
     if (!refusal) return;
     Unit* sender = unit_of(id);
     HF_CHECK(sender != nullptr, "a unit with undelivered messages is not forgotten");
-    Offer& open = sender->offers.at(target);
-    open.open = false;
+    sender->offers.at(target).state = Offer::State::Waiting;
     if (refusal->reason == ReplyReason::Busy || refusal->reason == ReplyReason::Unavailable) {
         offers_later_.emplace(env_.now + kNoRoomAgain, std::pair(id, target));
         return;
@@ -107,13 +101,14 @@ void Units::message_ended(Unit& receiver, const FromMessage& message, const Repl
     if (sender == nullptr) return;
     const std::string target = full_name(receiver);
     const auto offer = sender->offers.find(target);
-    if (offer == sender->offers.end() || !offer->second.open || offer->second.n != message.n)
+    if (offer == sender->offers.end() || offer->second.state != Offer::State::Open ||
+        offer->second.n != message.n)
         return;
     if (reply.reason == ReplyReason::Ok) {
         ++env_.stats.messages_applied;
         return message_done(*sender, target, message.n);
     }
-    offer->second.open = false;
+    offer->second.state = Offer::State::Waiting;
     const bool failed =
         reply.reason == ReplyReason::ActorFailed || reply.reason == ReplyReason::ActorLimit;
     Time pause = kNoRoomAgain;
@@ -126,7 +121,7 @@ void Units::message_ended(Unit& receiver, const FromMessage& message, const Repl
 }
 
 void Units::message_done(Unit& sender, const std::string& target, std::uint64_t n) {
-    sender.offers.erase(target);
+    sender.offers.at(target).state = Offer::State::Done;
     sender.done.emplace_back(target, n);
     pump(sender);
 }
@@ -146,9 +141,11 @@ void Units::put_done(Unit& unit) {
     append(unit, std::move(part));
 }
 
-// Who knows that its sender has no more of them need not remember that it applied them.
-void Units::settle_marks(const Unit& sender, const LogEntry& stored) {
+// Its sender has stored that they are done: the next ones may be offered, and a receiver that has no more of them to come
+// need not remember that it applied them.
+void Units::messages_settled(Unit& sender, const LogEntry& stored) {
     for (const auto& [target, n] : stored.outbox_done) {
+        sender.offers.erase(target);
         const auto [class_name, actor] = split_target(target);
         const auto key = actor_unit(env_.config.tenant, class_name, actor);
         Unit* receiver = key ? unit_named(*key) : nullptr;

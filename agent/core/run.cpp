@@ -251,6 +251,7 @@ LogEntry Units::entry_of(Unit& unit, const Mail& mail, DeliveredIn& event) {
         part.alarm_cleared = unit.alarm.has_value();  // an alarm that has run is over
     }
     if (part.alarm || part.alarm_cleared) unit.alarm = part.alarm;
+    if (std::holds_alternative<FromAlarm>(mail.waiting.origin)) ++env_.stats.alarms_fired;
     if (const auto* message = std::get_if<FromMessage>(&mail.waiting.origin)) {
         part.applied.emplace_back(message->source, message->n);
         unit.applied[message->source] = message->n;

@@ -126,7 +126,11 @@ struct PendingEntry {
 struct Offer {
     std::uint64_t n = 0;
     unsigned tries = 0;  // handlers that failed
-    bool open = false;   // it is in the receiver's mailbox; else it waits for a retry
+    enum class State : std::uint8_t {
+        Waiting,  // for another try
+        Open,     // in the receiver's mailbox
+        Done      // applied or given up; over once its sender has stored that
+    } state = State::Waiting;
 };
 
 struct Unit {

@@ -148,7 +148,7 @@ private:
     void message_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply);
     void message_done(Unit& sender, const std::string& target, std::uint64_t n);
     void put_done(Unit& unit);
-    void settle_marks(const Unit& sender, const LogEntry& stored);
+    void messages_settled(Unit& sender, const LogEntry& stored);
     [[nodiscard]] bool applied_already(const Unit& unit, const FromMessage& message) const;
     [[nodiscard]] bool room_for_mark(const Unit& unit, const FromMessage& message) const;
     void retry_offers();

@@ -1,0 +1,521 @@
+// What actors do beyond answering requests: calls, alarms, one-way messages, sockets; with perfect processes around.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "agent/core/guest_events.hpp"
+#include "agent/core/keys.hpp"
+#include "agent/core/test_rig.hpp"
+
+using namespace hf;
+using namespace hf::core;
+using testing::Rig;
+using testing::small_config;
+
+namespace {
+
+// Delivers what a test's script makes of each event, by the actor's name; without one the event succeeds with a change.
+class Actors {
+public:
+    using Handler = std::function<std::optional<DeliveredIn>(const Deliver&, DeliveredIn)>;
+
+    explicit Actors(Rig& rig) : rig_(rig) {
+        rig.hook = [this](const Action& action) { return take(action); };
+    }
+    void on(const std::string& name, Handler handler) { handlers_[name] = std::move(handler); }
+    std::vector<Deliver> seen(const std::string& name) const {
+        std::vector<Deliver> out;
+        for (const auto& [who, deliver] : seen_)
+            if (who == name) out.push_back(deliver);
+        return out;
+    }
+    std::vector<Resume> resumed;
+    std::function<bool(const StoreRequest&)> store;  // true: kept from the store
+    std::vector<StoreRequest> requests;
+
+    // The event asks for a call and waits.
+    static DeliveredIn calls(const Deliver& deliver, const std::string& target) {
+        DeliveredIn answer = Rig::delivered(deliver);
+        answer.changes.clear();
+        answer.reply_status = 0;
+        answer.status = DeliverStatus::Calling;
+        answer.call = CallWish{1, target, "ask", {7}, 0};
+        return answer;
+    }
+    // The end of an event that went on with Resume.
+    static DeliveredIn finished(const Resume& resume) {
+        DeliveredIn answer;
+        answer.from = resume.to;
+        answer.op = resume.op;
+        answer.activation = resume.activation;
+        answer.status = DeliverStatus::Ok;
+        answer.reply_status = 200;
+        answer.changes = {2};
+        return answer;
+    }
+
+private:
+    bool take(const Action& action) {
+        if (const auto* activate = std::get_if<Activate>(&action))
+            names_[activate->activation] = activate->name;
+        if (const auto* request = std::get_if<StoreRequest>(&action)) {
+            requests.push_back(*request);
+            return store && store(*request);
+        }
+        if (const auto* resume = std::get_if<Resume>(&action)) {
+            resumed.push_back(*resume);
+            rig_.feed(finished(*resume));
+            return true;
+        }
+        const auto* deliver = std::get_if<Deliver>(&action);
+        if (deliver == nullptr) return false;
+        const std::string name = names_[deliver->activation];
+        seen_.emplace_back(name, *deliver);
+        const auto handler = handlers_.find(name);
+        if (handler == handlers_.end()) return false;
+        if (auto answer = handler->second(*deliver, Rig::delivered(*deliver)))
+            rig_.feed(std::move(*answer));
+        return true;
+    }
+    Rig& rig_;
+    std::map<std::string, Handler> handlers_;
+    std::map<std::uint64_t, std::string> names_;
+    std::vector<std::pair<std::string, Deliver>> seen_;
+};
+
+bool is_alarm_key(const std::string& key) {
+    return key.find("/alarms/") != std::string::npos;
+}
+bool is_entry_of(const StoreRequest& request, const std::string& name) {
+    return request.verb == StoreVerb::Put && request.key.find("/log/actor/") != std::string::npos &&
+           request.key.find("/" + name + "/") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a_call_waits_for_earlier_writes_and_brings_the_answer_back") {
+    Rig rig;
+    Actors actors(rig);
+    std::vector<StoreRequest> held;
+    bool hold = false;
+    actors.store = [&](const StoreRequest& request) {
+        if (!hold || !is_entry_of(request, "a")) return false;
+        held.push_back(request);
+        return true;
+    };
+    int a_events = 0;
+    actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+        return ++a_events == 1 ? plain : Actors::calls(deliver, "counter/b");
+    });
+    actors.on("b", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+        CHECK(deliver.kind == EventKind::Call);
+        CHECK(deliver.event == call_event({}, false, "counter/a", "ask", Bytes{7}));
+        plain.reply_status = 0;
+        plain.reply_body = {42};
+        return plain;
+    });
+    rig.ask("a", rig.now + 10 * kSecond);
+    hold = true;
+    actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+        return ++a_events == 2 ? plain : Actors::calls(deliver, "counter/b");
+    });
+    rig.ask("a", rig.now + 10 * kSecond);
+    const auto caller = rig.ask("a", rig.now + 10 * kSecond);
+    REQUIRE(held.size() == 1);
+    CHECK(actors.seen("a").size() == 3);
+    CHECK(actors.seen("b").empty());  // what came before the caller is not stored yet
+    hold = false;
+    StoreAnswer stored;
+    stored.from = held[0].to;
+    stored.op = held[0].op;
+    stored.outcome = Outcome::Applied;
+    rig.feed(stored);
+    REQUIRE(actors.seen("b").size() == 1);
+    REQUIRE(actors.resumed.size() == 1);
+    CHECK(actors.resumed[0].code == 0);
+    CHECK(actors.resumed[0].payload == Bytes{42});
+    REQUIRE(rig.reply(caller) != nullptr);
+    CHECK(rig.reply(caller)->reason == ReplyReason::Ok);
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("who_would_wait_for_itself_is_told_at_once") {
+    Rig rig;
+    Actors actors(rig);
+    SUBCASE("a ring of calls") {
+        actors.on("a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/b"); });
+        actors.on("b", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/c"); });
+        actors.on("c", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/a"); });
+        rig.ask("a", rig.now + 10 * kSecond);
+        REQUIRE(actors.resumed.size() == 3);
+        CHECK(actors.resumed[0].code == -4);  // c's, whose call closed the ring
+        CHECK(actors.resumed[1].code == 0);
+        CHECK(actors.resumed[2].code == 0);
+    }
+    SUBCASE("itself") {
+        actors.on("a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/a"); });
+        rig.ask("a", rig.now + 10 * kSecond);
+        REQUIRE(actors.resumed.size() == 1);
+        CHECK(actors.resumed[0].code == -4);
+    }
+    SUBCASE("two events that call each other's actor") {
+        std::optional<Deliver> of_b;
+        actors.on("b", [&](const Deliver& d, DeliveredIn plain) -> std::optional<DeliveredIn> {
+            if (d.kind == EventKind::Call) return plain;
+            of_b = d;  // it runs until told
+            return std::nullopt;
+        });
+        actors.on("a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/b"); });
+        rig.ask("b", rig.now + 10 * kSecond);
+        rig.ask("a", rig.now + 10 * kSecond);  // waits in b's mailbox
+        REQUIRE(of_b);
+        CHECK(actors.resumed.empty());
+        rig.feed(Actors::calls(*of_b, "counter/a"));
+        REQUIRE(actors.resumed.size() == 2);
+        CHECK(actors.resumed[0].code == -4);
+        CHECK(actors.resumed[1].code == 0);
+    }
+    SUBCASE("names that are not there") {
+        actors.on("a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "nothing/b"); });
+        actors.on("b", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter"); });
+        rig.ask("a", rig.now + 10 * kSecond);
+        rig.ask("b", rig.now + 10 * kSecond);
+        REQUIRE(actors.resumed.size() == 2);
+        CHECK(actors.resumed[0].code == -1);
+        CHECK(actors.resumed[1].code == -2);
+    }
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("a_call_ends_at_its_deadline_and_its_late_answer_is_nobodys") {
+    Rig rig;
+    Actors actors(rig);
+    std::optional<Deliver> of_b;
+    actors.on("a", [](const Deliver& d, DeliveredIn) {
+        DeliveredIn answer = Actors::calls(d, "counter/b");
+        answer.call->timeout = kSecond;
+        return answer;
+    });
+    actors.on("b", [&](const Deliver& d, DeliveredIn) -> std::optional<DeliveredIn> {
+        of_b = d;
+        return std::nullopt;
+    });
+    const auto caller = rig.ask("a", rig.now + 10 * kSecond);
+    REQUIRE(of_b);
+    rig.run_for(kSecond);
+    REQUIRE(actors.resumed.size() == 1);
+    CHECK(actors.resumed[0].code == -5);
+    CHECK(rig.reply(caller)->reason == ReplyReason::Ok);
+    rig.feed(Rig::delivered(*of_b));
+    CHECK(actors.resumed.size() == 1);
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("a_runtime_that_dies_under_a_waiting_event_runs_it_anew_and_the_old_call_is_over") {
+    Config config = small_config();
+    config.slots[2].instances = 1;
+    Rig rig(config);
+    Actors actors(rig);
+    std::vector<Deliver> of_b;
+    actors.on("a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/b"); });
+    actors.on("b", [&](const Deliver& d, DeliveredIn) -> std::optional<DeliveredIn> {
+        of_b.push_back(d);
+        return std::nullopt;
+    });
+    const auto caller = rig.ask("a", rig.now + 10 * kSecond);
+    REQUIRE(of_b.size() == 1);
+    rig.die(of_b[0].to, false);
+    rig.run_for(kSecond);
+    REQUIRE(actors.seen("a").size() == 2);
+    CHECK(actors.seen("a")[1].attempt == 2);
+    REQUIRE(of_b.size() >= 2);
+    CHECK(actors.resumed.empty());
+    // The first call's event runs again too; its answer is not the second call's.
+    DeliveredIn first = Rig::delivered(of_b[1]);
+    first.reply_body = {1};
+    rig.feed(first);
+    REQUIRE(of_b.size() == 3);
+    CHECK(actors.resumed.empty());
+    DeliveredIn second = Rig::delivered(of_b[2]);
+    second.reply_body = {2};
+    rig.feed(second);
+    REQUIRE(actors.resumed.size() == 1);
+    CHECK(actors.resumed[0].payload == Bytes{2});
+    CHECK(rig.reply(caller)->reason == ReplyReason::Ok);
+}
+
+TEST_CASE("an_alarm_is_in_the_index_before_its_entry_fires_once_and_leaves_no_trace") {
+    Rig rig(small_config());
+    Actors actors(rig);
+    const std::int64_t due = rig.now / kMs + 3000;
+    actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+        if (deliver.kind == EventKind::Http) plain.alarm = AlarmWish{due, false};
+        return plain;
+    });
+    rig.ask("a", rig.now + 10 * kSecond);
+    std::size_t hint = 0;
+    std::size_t entry = 0;
+    for (std::size_t i = 0; i < actors.requests.size(); ++i) {
+        const StoreRequest& request = actors.requests[i];
+        if (request.verb == StoreVerb::Put && is_alarm_key(request.key)) hint = i;
+        if (is_entry_of(request, "a")) entry = i;
+    }
+    CHECK(hint != 0);
+    CHECK(entry > hint);
+    CHECK(actors.seen("a").size() == 1);
+    rig.run_for(3 * kSecond - kMs);
+    CHECK(actors.seen("a").size() == 1);
+    rig.run_for(2 * kMs);
+    REQUIRE(actors.seen("a").size() == 2);
+    const Deliver alarm = actors.seen("a")[1];
+    CHECK(alarm.kind == EventKind::Alarm);
+    const auto key = parse_alarm_key(actors.requests[hint].key);
+    REQUIRE(key);
+    CHECK(alarm.event == alarm_event(key->nonce, due, 1));
+    rig.run_for(60 * kSecond);
+    CHECK(actors.seen("a").size() == 2);
+    const StoreRequest last = actors.requests.back();
+    CHECK(last.verb == StoreVerb::Delete);
+    CHECK(last.key == actors.requests[hint].key);
+    CHECK(rig.core.units().quiet());
+    CHECK(rig.core.stats().alarms_fired == 1);
+}
+
+TEST_CASE("a_handler_that_fails_is_tried_again_with_pauses_and_a_newer_alarm_is_not_lost_with_it") {
+    Rig rig(small_config());
+    Actors actors(rig);
+    std::vector<std::pair<Time, Bytes>> fired;
+    std::int64_t next_due = rig.now / kMs + 1000;
+    actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+        if (deliver.kind == EventKind::Http) {
+            plain.alarm = AlarmWish{next_due, false};
+            return plain;
+        }
+        fired.emplace_back(rig.now, deliver.event);
+        plain.status = DeliverStatus::Trapped;
+        plain.changes.clear();
+        return plain;
+    });
+    const Time start = rig.now;
+    rig.ask("a", rig.now + 10 * kSecond);
+    rig.run_for(8 * kSecond);
+    REQUIRE(fired.size() == 3);
+    CHECK(fired[0].first - start == kSecond);
+    CHECK(fired[1].first - fired[0].first == 2 * kSecond);
+    CHECK(fired[2].first - fired[1].first == 4 * kSecond);
+    CHECK(fired[2].second[16] == 3);  // the attempt
+    // Set anew while the old one waits for its next try: the old one is over, the new one fires at its own time.
+    next_due = rig.now / kMs + 1000;
+    const auto request = rig.ask("a", rig.now + 10 * kSecond);
+    CHECK(rig.reply(request)->reason == ReplyReason::Ok);
+    rig.run_for(kSecond);
+    REQUIRE(fired.size() == 4);
+    CHECK(fired[3].second[16] == 1);
+    actors.on("a", [&](const Deliver&, DeliveredIn plain) {
+        fired.emplace_back(rig.now, Bytes{});
+        return plain;
+    });
+    rig.run_for(60 * kSecond);
+    CHECK(fired.size() == 5);
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("alarms_found_in_the_index_at_the_start_fire_and_what_is_stale_is_cleared") {
+    std::string stale;
+    Config config = small_config();
+    const std::string unit_key = actor_unit(config.tenant, "counter", "a").value();
+    Rig rig(config, {}, [&](Rig& empty) {
+        stale = key::alarm(config.app, unit_key, 5, 77);
+        empty.put(stale, {});
+    });
+    Actors actors(rig);
+    // The visit began while the node started: it found nothing that stands.
+    rig.run_for(kSecond);
+    bool erased = false;
+    for (const auto& [at, request] : rig.all<StoreRequest>())
+        erased = erased || (request.verb == StoreVerb::Delete && request.key == stale);
+    CHECK(erased);
+    CHECK(actors.seen("a").empty());
+    CHECK(rig.core.units().alarms().visits() == 0);
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("a_message_leaves_when_it_is_stored_and_is_applied_once_though_its_receiver_dies") {
+    Rig rig;
+    Actors actors(rig);
+    actors.on("a", [&](const Deliver&, DeliveredIn plain) {
+        for (std::uint8_t i = 0; i < 3; ++i) plain.sends.push_back({"counter/b", "add", Bytes{i}});
+        return plain;
+    });
+    std::vector<Bytes> applied;
+    bool die = true;
+    actors.on("b", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+        if (std::exchange(die, false)) {
+            rig.die(deliver.to, false);
+            return std::nullopt;
+        }
+        applied.push_back(deliver.event);
+        return plain;
+    });
+    const auto sender = rig.ask("a", rig.now + 10 * kSecond);
+    rig.run_for(5 * kSecond);
+    CHECK(rig.reply(sender)->reason == ReplyReason::Ok);
+    REQUIRE(applied.size() == 3);
+    CHECK(applied[0].back() == 0);
+    CHECK(applied[1].back() == 1);
+    CHECK(applied[2].back() == 2);
+    CHECK(rig.core.stats().messages_sent == 3);
+    CHECK(rig.core.stats().messages_applied == 3);
+    CHECK(rig.core.units().quiet());
+    // The announcement of its outbox is gone again.
+    std::size_t put = 0;
+    std::size_t erased = 0;
+    for (const StoreRequest& request : actors.requests) {
+        put += request.verb == StoreVerb::Put && is_alarm_key(request.key) ? 1 : 0;
+        erased += request.verb == StoreVerb::Delete && is_alarm_key(request.key) ? 1 : 0;
+    }
+    CHECK(put == 1);
+    CHECK(erased == 1);
+}
+
+TEST_CASE("a_message_whose_handler_fails_holds_back_later_ones_and_is_given_up_at_last") {
+    Rig rig;
+    Actors actors(rig);
+    actors.on("a", [&](const Deliver&, DeliveredIn plain) {
+        plain.sends.push_back({"counter/b", "bad", {}});
+        plain.sends.push_back({"counter/b", "good", {}});
+        plain.sends.push_back({"nowhere/b", "lost", {}});
+        return plain;
+    });
+    std::vector<std::pair<Time, bool>> tries;  // when, bad
+    actors.on("b", [&](const Deliver& deliver, DeliveredIn plain) {
+        const std::string text(deliver.event.begin(), deliver.event.end());
+        const bool bad = text.find("bad") != std::string::npos;
+        tries.emplace_back(rig.now, bad);
+        if (bad) plain.status = DeliverStatus::Failed;
+        return plain;
+    });
+    rig.ask("a", rig.now + 10 * kSecond);
+    rig.run_for(3 * 3600 * kSecond);
+    REQUIRE(tries.size() == 21);
+    CHECK(tries[1].first - tries[0].first == 2 * kSecond);
+    CHECK(std::count_if(tries.begin(), tries.end(), [](const auto& t) { return t.second; }) == 20);
+    CHECK_FALSE(tries.back().second);
+    CHECK(rig.core.stats().messages_dead == 2);
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("an_event_undone_sends_nothing_and_sets_no_alarm") {
+    Rig rig;
+    Actors actors(rig);
+    actors.on("a", [&](const Deliver&, DeliveredIn plain) {
+        plain.sends.push_back({"counter/b", "add", {}});
+        plain.alarm = AlarmWish{rig.now / kMs + 1000, false};
+        return plain;
+    });
+    rig.ask("b", rig.now + 10 * kSecond);
+    actors.store = [&](const StoreRequest& request) {
+        if (!is_entry_of(request, "a") || request.key.ends_with("01")) return false;
+        StoreAnswer refused;
+        refused.from = request.to;
+        refused.op = request.op;
+        refused.outcome = Outcome::Refused;
+        rig.feed(refused);
+        return true;
+    };
+    const auto request = rig.ask("a", rig.now + 10 * kSecond);
+    CHECK(rig.reply(request)->reason == ReplyReason::Unavailable);
+    rig.run_for(60 * kSecond);
+    CHECK(actors.seen("b").size() == 1);
+    CHECK(actors.seen("a").size() == 1);
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE("a_socket_opens_carries_both_ways_and_stays_while_its_actor_leaves_memory") {
+    Rig rig;
+    Actors actors(rig);
+    std::uint64_t connection = 0;
+    actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) {
+        for (int i = 7; i >= 0; --i)
+            connection = connection << 8U | deliver.event[static_cast<std::size_t>(i)];
+        plain.reply_status = 0;
+        if (deliver.kind == EventKind::WsMessage) {
+            plain.sockets.push_back({connection, false, 0, false, Bytes{9}});
+            plain.sockets.push_back({connection + 1, false, 0, false, Bytes{9}});  // not its own
+            plain.passivate = true;
+        }
+        return plain;
+    });
+    SocketOpenedIn opened;
+    opened.from = rig.serving(Kind::Gateway);
+    opened.req_id = 1000;
+    opened.connection = 5;
+    opened.class_name = "counter";
+    opened.name = "a";
+    opened.event = {1};
+    opened.deadline = rig.now + 10 * kSecond;
+    rig.feed(opened);
+    REQUIRE(rig.reply(1000) != nullptr);
+    CHECK(rig.reply(1000)->status == 101);
+    CHECK(actors.seen("a")[0].kind == EventKind::WsOpen);
+    for (int i = 0; i < 2; ++i) {
+        SocketMessageIn message;
+        message.from = opened.from;
+        message.req_id = 1001 + static_cast<std::uint64_t>(i);
+        message.connection = 5;
+        message.data = {8};
+        rig.feed(message);
+    }
+    const auto taken = rig.all<SocketTaken>();
+    REQUIRE(taken.size() == 2);
+    CHECK(taken[0].second.ok);
+    const auto sent = rig.all<SocketSend>();
+    REQUIRE(sent.size() == 2);
+    CHECK(sent[0].second.connection == 5);
+    CHECK(sent[0].second.data == Bytes{9});
+    CHECK(rig.all<Activate>().size() == 2);  // it had left memory in between
+    rig.feed(SocketClosedIn{opened.from, 5, 1000, "bye"});
+    CHECK(actors.seen("a").back().kind == EventKind::WsClose);
+    CHECK(rig.core.units().sockets() == 0);
+    CHECK(rig.core.units().quiet());
+}
+
+TEST_CASE(
+    "sockets_of_a_gateway_that_dies_are_closed_for_their_actors_and_foreign_numbers_are_refused") {
+    Rig rig;
+    Actors actors(rig);
+    actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) {
+        plain.reply_status = deliver.kind == EventKind::WsOpen ? 403 : 0;
+        return plain;
+    });
+    actors.on("b", [&](const Deliver&, DeliveredIn plain) {
+        plain.reply_status = 0;
+        return plain;
+    });
+    const Handle gateway = rig.serving(Kind::Gateway);
+    std::uint64_t req = 1000;
+    for (const char* name : {"a", "b"}) {
+        SocketOpenedIn opened;
+        opened.from = gateway;
+        opened.req_id = ++req;
+        opened.connection = req;
+        opened.class_name = "counter";
+        opened.name = name;
+        rig.feed(opened);
+    }
+    CHECK(rig.reply(1001)->status == 403);
+    CHECK(rig.core.units().sockets() == 1);
+    SocketMessageIn foreign;
+    foreign.from = gateway;
+    foreign.req_id = 2000;
+    foreign.connection = 1001;  // refused above
+    rig.feed(foreign);
+    REQUIRE(rig.all<SocketTaken>().size() == 1);
+    CHECK_FALSE(rig.all<SocketTaken>()[0].second.ok);
+    rig.die(gateway, false);
+    rig.run_for(kSecond);
+    REQUIRE(actors.seen("b").size() == 2);
+    CHECK(actors.seen("b")[1].kind == EventKind::WsClose);
+    CHECK(rig.core.units().sockets() == 0);
+    CHECK(rig.core.units().quiet());
+}

@@ -29,6 +29,9 @@ void World::schedule_clients() {
             } else if (dice.percent(scenario.fail_percent)) {
                 op = Op::Fail;
             }
+            if (op == Op::Add && scenario.actor_percent != 0 &&
+                dice.percent(scenario.actor_percent))
+                op = dice.pick(std::vector{Op::Tell, Op::Wake, Op::Ask});
             const Time deadline = dice.between(scenario.deadline_min, scenario.deadline_max);
             send_request("unit " + std::to_string(unit), op, deadline, false);
         });
@@ -62,6 +65,12 @@ void World::send_request(const std::string& name, Op op, Time deadline, bool fin
     event.op = op;
     if (scenario.pad_bytes_max != 0)
         event.pad = static_cast<std::uint64_t>(dice.between(0, scenario.pad_bytes_max));
+    if (op == Op::Tell || op == Op::Ask) {
+        event.target = dice.below(scenario.units);
+        asked.target =
+            core::actor_unit("default", "counter", "unit " + std::to_string(event.target)).value();
+    }
+    if (op == Op::Wake) event.after = static_cast<std::uint64_t>(dice.between(0, 5000));
     event.id = history.asked(asked);
     if (tracing_)
         trace("client: #" + std::to_string(event.id) + " req " + std::to_string(asked.req_id) +
@@ -119,6 +128,7 @@ void World::settle() {
     }
     if (reset) run_until(now_ + 20 * kSecond, [] { return false; });
     if (!core_->ready()) broken("the node is not ready again: " + core_->not_ready_because());
+    settled_ = true;
 }
 
 void World::final_reads() {
@@ -200,8 +210,12 @@ void World::stop_node() {
 }
 
 void World::check_states() {
-    for (const std::string& unit : history.units())
-        history.check_unit(unit, read_unit(bucket, records::codec(), "default", unit));
+    std::map<std::string, UnitState> states;
+    for (const std::string& unit : history.units()) {
+        states.emplace(unit, read_unit(bucket, records::codec(), "default", unit));
+        history.check_unit(unit, states.at(unit));
+    }
+    history.check_consequences(states, settled_);
 }
 
 }  // namespace hf::sim

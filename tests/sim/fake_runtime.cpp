@@ -1,5 +1,7 @@
 // A runtime whose units are lists of ids. It folds what it is given and refuses, loudly, whatever does not fit together:
 // a wrong order, a hole or a change made on undone state is seen here first.
+#include <utility>
+
 #include "tests/sim/failure.hpp"
 #include "tests/sim/instances.hpp"
 #include "tests/sim/world.hpp"
@@ -12,6 +14,7 @@ void Runtime::take(const core::Action& action) {
     if (!answering()) return;
     if (const auto* activate_ask = std::get_if<core::Activate>(&action)) activate(*activate_ask);
     if (const auto* deliver_ask = std::get_if<core::Deliver>(&action)) deliver(*deliver_ask);
+    if (const auto* resume_ask = std::get_if<core::Resume>(&action)) resume(*resume_ask);
     if (const auto* base_ask = std::get_if<core::Checkpoint>(&action)) checkpoint(*base_ask);
     if (const auto* drop = std::get_if<core::Drop>(&action)) {
         memories_.erase(drop->activation);
@@ -27,7 +30,7 @@ void Runtime::activate(const core::Activate& ask) {
     answer.op = ask.op;
     answer.activation = ask.activation;
     if (ask.part == 0 &&
-        !memories_.try_emplace(ask.activation, Memory{ask.unit, {}, false, 0}).second)
+        !memories_.try_emplace(ask.activation, Memory{ask.unit, {}, false, 0, {}}).second)
         broken("activation " + std::to_string(ask.activation) + " is used twice");
     const auto it = memories_.find(ask.activation);
     if (it == memories_.end()) {
@@ -98,16 +101,78 @@ void Runtime::deliver(const core::Deliver& ask) {
         if (!memory.complete) broken(memory.unit + " gets an event before it is activated");
         if (memory.busy != 0) broken(memory.unit + " gets a second event while the first runs");
         memory.busy = ask.op;
-        const auto event = unpack_event(ask.event);
-        if (!event) broken(memory.unit + " gets an event that no client sent");
-        run(memory, *event, answer);
+        if (memory.parked) broken(memory.unit + " gets an event while another waits for its call");
+        run(memory, event_of(memory, ask), answer);
     }
     open_.insert(ask.op);
     const Time delay = w.dice.skewed(5000, w.faults() ? s.event_delay_max : kMs);
     if (w.faults() && w.dice.permille(s.runtime_lies) && lie(ask, answer)) return;
-    w.after(*this, delay, [this, answer = std::move(answer)] {
-        finish(answer.op, answer.activation);
-        world_.feed(answer);
+    w.after(*this, delay, [this, answer = std::move(answer)] { answer_event(answer); });
+}
+
+void Runtime::answer_event(const core::DeliveredIn& answer) {
+    finish(answer.op, answer.activation);
+    world_.feed(answer);
+}
+
+// What the event asks for, whoever it came from.
+EventPayload Runtime::event_of(const Memory& memory, const core::Deliver& ask) const {
+    if (ask.kind == core::EventKind::Alarm) return alarm_of(memory, ask.event);
+    BytesView bytes = ask.event;
+    std::uint32_t flags = 0;
+    if (ask.kind == core::EventKind::Call) {
+        FlatReader flat(ask.event);
+        std::uint32_t word = 0;
+        BytesView skipped;
+        bool good = flat.u32(flags);
+        for (int i = 0; i < 4; ++i) good = good && flat.u32(word);  // the id
+        good = good && flat.field(skipped) && flat.field(skipped) && flat.field(bytes);
+        if (!good) broken(memory.unit + " gets a call that is not laid out as one");
+    }
+    const auto event = unpack_event(bytes);
+    if (!event) broken(memory.unit + " gets an event that nobody sent");
+    if (ask.kind == core::EventKind::Call && flags == 0) world_.history.call_arrived(event->id);
+    return *event;
+}
+
+// The alarm that fires must be the one that the last add with an alarm has set, and it fires once.
+EventPayload Runtime::alarm_of(const Memory& memory, BytesView event) const {
+    const auto due = static_cast<std::int64_t>(detail::get(event, 1));
+    for (auto it = memory.ids.rbegin(); it != memory.ids.rend(); ++it) {
+        if ((*it & kAlarmTag) != 0)
+            broken(memory.unit + " hears of an alarm, and the last one it set has fired");
+        if (!world_.history.sets_alarm(*it)) continue;
+        if (world_.history.alarm_due(*it) != due)
+            broken(memory.unit + " hears of an alarm that #" + std::to_string(*it) + " replaced");
+        if (world_.now() / kMs < due) broken(memory.unit + " hears of its alarm before it is due");
+        return EventPayload{Op::Add, *it | kAlarmTag, 0, 0, 0};
+    }
+    broken(memory.unit + " hears of an alarm it never set");
+}
+
+void Runtime::resume(const core::Resume& ask) {
+    World& w = world_;
+    if (w.faults() && w.dice.permille(w.scenario.runtime_dies)) return crash();
+    core::DeliveredIn answer;
+    answer.from = spawn_.handle;
+    answer.op = ask.op;
+    answer.activation = ask.activation;
+    const auto it = memories_.find(ask.activation);
+    if (it == memories_.end() || !it->second.parked) {
+        answer.status = DeliverStatus::NotResident;
+    } else {
+        Memory& memory = it->second;
+        if (memory.busy != 0)
+            broken(memory.unit + " goes on with a call while something else runs");
+        EventPayload event = *std::exchange(memory.parked, std::nullopt);
+        memory.busy = ask.op;
+        if (ask.code == 0) w.history.call_read(event.id, ask.payload);
+        event.op = Op::Add;
+        run(memory, event, answer);
+    }
+    open_.insert(ask.op);
+    w.after(*this, w.dice.skewed(5000, 2 * kMs), [this, answer = std::move(answer)] {
+        answer_event(answer);
     });
 }
 
@@ -118,9 +183,26 @@ void Runtime::run(Memory& memory, const EventPayload& event, core::DeliveredIn& 
         answer.error = "the handler failed and was rolled back";
         return;
     }
+    const auto target = [&event] { return "counter/unit " + std::to_string(event.target); };
+    if (event.op == Op::Ask) {
+        answer.status = DeliverStatus::Calling;
+        answer.call = core::CallWish{
+            1, target(), "read", pack(EventPayload{Op::Read, event.id, 0, 0, 0}), 5 * kSecond};
+        memory.parked = event;
+        world_.history.call_asked(event.id, memory.ids);
+        return;
+    }
     answer.status = DeliverStatus::Ok;
     answer.reply_status = 200;
-    if (event.op == Op::Add) {
+    if (event.op == Op::Tell)
+        answer.sends.push_back(
+            {target(), "add", pack(EventPayload{Op::Add, event.id | kMessageTag, 0, 0, 0})});
+    if (event.op == Op::Wake) {
+        const std::int64_t due = world_.now() / kMs + static_cast<std::int64_t>(event.after);
+        world_.history.set_alarm(event.id, due);
+        answer.alarm = core::AlarmWish{due, false};
+    }
+    if (event.op != Op::Read) {
         memory.ids.push_back(event.id);
         answer.changes = pack(ChangePayload{event.id, memory.ids.size(), event.pad});
     }

@@ -62,7 +62,7 @@ void History::check_ok(const Asked& request) {
     if (request.op == Op::Fail || request.op == Op::Poison)
         broken(name + " must fail and is answered OK");
     const auto& stored = stored_[request.unit];
-    if (request.op == Op::Add) {
+    if (request.op != Op::Read) {
         if (request.reply.last != request.id) broken(name + " got the answer of another request");
         if (!stored.contains(request.id)) broken(name + " is answered before it is stored");
         if (value <= request.floor || value <= last_add_[request.unit])
@@ -118,8 +118,76 @@ void History::delivering(std::uint64_t id,
 
 std::set<std::string> History::units() const {
     std::set<std::string> out;
-    for (const Asked& request : asked_) out.insert(request.unit);
+    for (const Asked& request : asked_) {
+        out.insert(request.unit);
+        if (!request.target.empty()) out.insert(request.target);
+    }
     return out;
+}
+
+bool History::sets_alarm(std::uint64_t id) const {
+    return (id & kTags) == 0 && request(id).op == Op::Wake;
+}
+
+// Whether an add of this id can be in the unit's state at all.
+bool History::belongs(const std::string& unit, std::uint64_t id) const {
+    const std::uint64_t k = id & ~kTags;
+    if (k == 0 || k > asked_.size()) return false;
+    const Asked& by = request(k);
+    if ((id & kMessageTag) != 0) return by.op == Op::Tell && by.target == unit;
+    if ((id & kAlarmTag) != 0) return by.op == Op::Wake && by.unit == unit;
+    return by.unit == unit && by.op != Op::Read && by.op != Op::Fail && by.op != Op::Poison;
+}
+
+void History::call_asked(std::uint64_t k, std::vector<std::uint64_t> ids) {
+    asked_calls_[k] = std::move(ids);
+}
+
+void History::call_arrived(std::uint64_t k) const {
+    const auto found = stored_.find(request(k).unit);
+    for (const std::uint64_t id : asked_calls_.at(k)) {
+        if (found == stored_.end() || !found->second.contains(id))
+            broken("the call of #" + std::to_string(k) + " leaves before #" + std::to_string(id) +
+                   " is stored");
+    }
+}
+
+void History::call_read(std::uint64_t k, BytesView reply) const {
+    const auto payload = unpack_reply(reply);
+    if (!payload) broken("#" + std::to_string(k) + " is called back with something nobody said");
+    const auto stored = stored_.find(request(k).target);
+    if (payload->value != 0 && (stored == stored_.end() || !stored->second.contains(payload->last)))
+        broken("#" + std::to_string(k) + " read #" + std::to_string(payload->last) +
+               " by a call, which is not stored");
+}
+
+void History::check_consequences(const std::map<std::string, UnitState>& states,
+                                 bool settled) const {
+    const auto has = [&](const std::string& unit, std::uint64_t id) {
+        const auto found = states.find(unit);
+        return found != states.end() &&
+               std::find(found->second.ids.begin(), found->second.ids.end(), id) !=
+                   found->second.ids.end();
+    };
+    for (const auto& [unit, state] : states) {
+        if (!settled) break;
+        std::uint64_t last_alarm = 0;
+        for (const std::uint64_t id : state.ids) {
+            if (sets_alarm(id)) last_alarm = id;
+            if ((id & kTags) == 0 && request(id).op == Op::Tell &&
+                !has(request(id).target, id | kMessageTag))
+                broken("the message of #" + std::to_string(id) + " never came to " +
+                       request(id).target);
+        }
+        if (last_alarm != 0 && !has(unit, last_alarm | kAlarmTag))
+            broken("the alarm of #" + std::to_string(last_alarm) + " on " + unit + " never fired");
+    }
+    for (const Asked& request : asked_) {
+        if (request.op == Op::Tell && has(request.target, request.id | kMessageTag) &&
+            !has(request.unit, request.id))
+            broken("the message of #" + std::to_string(request.id) +
+                   " came, and its sender knows nothing of it");
+    }
 }
 
 void History::check_unit(const std::string& unit, const UnitState& state) const {
@@ -130,8 +198,7 @@ void History::check_unit(const std::string& unit, const UnitState& state) const 
             broken("#" + std::to_string(state.ids[i]) + " on " + unit + " is applied twice");
     }
     for (const auto& [id, value] : place) {
-        if (id == 0 || id > asked_.size() || asked_[id - 1].unit != unit ||
-            asked_[id - 1].op != Op::Add)
+        if (!belongs(unit, id))
             broken("#" + std::to_string(id) + " is in the state of " + unit + ", nobody added it");
     }
     for (const Asked& request : asked_) {

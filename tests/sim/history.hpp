@@ -27,6 +27,7 @@ struct Asked {
     std::uint64_t id = 0;
     std::string unit;  // escaped
     Op op = Op::Add;
+    std::string target;  // unit of a message or call
     GatewayName gateway;
     std::uint64_t req_id = 0;
     core::Time sent = 0;
@@ -49,6 +50,15 @@ public:
     void orphan(GatewayName gateway);
     void orphan_life(std::uint64_t life);
 
+    // Request k's event waits for a call, with `ids` as its unit's state: all of them are stored when the call arrives.
+    void call_asked(std::uint64_t k, std::vector<std::uint64_t> ids);
+    void call_arrived(std::uint64_t k) const;
+    // It brought back a value: one that is stored.
+    void call_read(std::uint64_t k, BytesView reply) const;
+    void set_alarm(std::uint64_t k, std::int64_t due_ms) { alarms_[k] = due_ms; }
+    [[nodiscard]] bool sets_alarm(std::uint64_t id) const;
+    [[nodiscard]] std::int64_t alarm_due(std::uint64_t k) const { return alarms_.at(k); }
+
     // A log entry with this add was written to the bucket.
     void stored(const std::string& unit, std::uint64_t id) { stored_[unit].insert(id); }
 
@@ -65,6 +75,8 @@ public:
 
     // Against the unit's final state, read from the bucket.
     void check_unit(const std::string& unit, const UnitState& state) const;
+    // Messages and alarms, when all units' final states are known. `settled`: each has had the time to come.
+    void check_consequences(const std::map<std::string, UnitState>& states, bool settled) const;
 
 private:
     struct Delivery {
@@ -73,6 +85,7 @@ private:
         unsigned attempt = 0;
     };
     void check_ok(const Asked& request);
+    [[nodiscard]] bool belongs(const std::string& unit, std::uint64_t id) const;
 
     std::vector<Asked> asked_;  // by id - 1
     std::map<std::pair<GatewayName, std::uint64_t>, std::uint64_t> by_req_;
@@ -80,6 +93,8 @@ private:
     std::map<std::string, std::uint64_t> highest_;   // value answered OK, by unit
     std::map<std::string, std::uint64_t> last_add_;  // value of the last add answered OK
     std::map<std::uint64_t, Delivery> deliveries_;
+    std::map<std::uint64_t, std::vector<std::uint64_t>> asked_calls_;
+    std::map<std::uint64_t, std::int64_t> alarms_;  // due, by the request that set it
     std::size_t open_ = 0;
 };
 

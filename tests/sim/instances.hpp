@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -104,11 +105,16 @@ private:
         std::vector<std::uint64_t> ids;
         bool complete = false;
         core::OpId busy = 0;
+        std::optional<EventPayload> parked;  // waits for its call
     };
     void activate(const core::Activate& ask);
     void fold(Memory& memory, const core::StoredChanges& stored);
     void deliver(const core::Deliver& ask);
     void run(Memory& memory, const EventPayload& event, core::DeliveredIn& answer);
+    void resume(const core::Resume& ask);
+    void answer_event(const core::DeliveredIn& answer);
+    [[nodiscard]] EventPayload event_of(const Memory& memory, const core::Deliver& ask) const;
+    [[nodiscard]] EventPayload alarm_of(const Memory& memory, BytesView event) const;
     bool lie(const core::Deliver& ask, const core::DeliveredIn& truth);
     void checkpoint(const core::Checkpoint& ask);
     core::OpId current() const override;

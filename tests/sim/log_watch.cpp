@@ -9,14 +9,15 @@ using core::Outcome;
 using core::StoreVerb;
 
 LogWatch::LogWatch(Bucket& bucket, const core::Codec& codec, History& history, std::string node_id)
-    : codec_(codec), history_(history), node_key_(core::key::node(node_id)) {
+    : bucket_(bucket), codec_(codec), history_(history), node_key_(core::key::node(node_id)) {
     bucket.watch({[this](const std::string& key, const Object& object) { written(key, object); },
                   [this](const std::string& key, const Object& was) { deleted(key, was); }});
 }
 
 void LogWatch::asked(const core::StoreRequest& request) {
     if (request.verb != StoreVerb::Put) return;
-    if (request.condition == core::Condition::None)
+    const bool hint = core::parse_alarm_key(request.key) && request.body.empty();
+    if (request.condition == core::Condition::None && !hint)
         broken("an unconditional write of " + request.key);
     const auto [it, first] = writes_.try_emplace(request.op, Write{request, "", false});
     if (!first) {
@@ -83,11 +84,48 @@ void LogWatch::entry_written(const std::string& unit, const Object& object) {
         bases_[unit].insert(entry->seq);
         return;
     }
+    hints_before(name, *entry);
     for (const Bytes& blob : entry->changes) {
         const auto change = unpack_change(blob);
         if (!change) broken(name + " holds a change that no runtime made");
         history_.stored(unit, change->id);
     }
+}
+
+// Who starts after this moment must find what the entry wants done later.
+void LogWatch::hints_before(const std::string& name, const core::LogEntry& entry) {
+    // A copy of a decided attempt, landing where a compaction has cleared its slot: a base covers it.
+    const auto& covers = bases_[entry.unit];
+    if (covers.upper_bound(entry.seq) != covers.end()) return;
+    core::LogEntry copy = entry;
+    folds_[entry.unit].add(copy);
+    const auto& objects = bucket_.objects();
+    if (entry.alarm && !objects.contains(core::key::alarm(
+                           "default", entry.unit, entry.alarm->due_ms, entry.alarm->nonce)))
+        broken(name + " sets an alarm that is not in the index");
+    if (!entry.outbox.empty() && !hinted(entry.unit))
+        broken(name + " sends messages that are not announced");
+}
+
+bool LogWatch::hinted(const std::string& unit) const {
+    const std::string prefix = core::key::alarms_prefix("default", core::alarm_shard(unit));
+    const auto& objects = bucket_.objects();
+    for (auto it = objects.lower_bound(prefix);
+         it != objects.end() && it->first.starts_with(prefix);
+         ++it) {
+        const auto parsed = core::parse_alarm_key(it->first);
+        if (parsed && parsed->unit == unit) return true;
+    }
+    return false;
+}
+
+void LogWatch::hint_deleted(const core::AlarmKey& key) const {
+    const auto fold = folds_.find(key.unit);
+    if (fold == folds_.end()) return;
+    if (fold->second.alarm && fold->second.alarm->nonce == key.nonce)
+        broken("the hint of an alarm that stands is deleted: " + key.unit);
+    if (!fold->second.outbox.empty() && !hinted(key.unit))
+        broken("the last announcement of an outbox is deleted: " + key.unit);
 }
 
 void LogWatch::hold_written(const std::string& key, const Object& object) {
@@ -103,6 +141,7 @@ void LogWatch::hold_written(const std::string& key, const Object& object) {
 }
 
 void LogWatch::deleted(const std::string& key, const Object& was) {
+    if (const auto alarm = core::parse_alarm_key(key)) return hint_deleted(*alarm);
     const auto parsed = core::parse_entry_key(key);
     if (!parsed) broken(key + " is deleted");
     const auto entry = codec_.decode_entry(was.body);

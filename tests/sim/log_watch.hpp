@@ -8,6 +8,8 @@
 
 #include "agent/core/actions.hpp"
 #include "agent/core/events.hpp"
+#include "agent/core/fold.hpp"
+#include "agent/core/keys.hpp"
 #include "tests/sim/bucket.hpp"
 #include "tests/sim/history.hpp"
 
@@ -33,6 +35,11 @@ private:
     void entry_written(const std::string& unit, const Object& object);
     void hold_written(const std::string& key, const Object& object);
 
+    void hints_before(const std::string& name, const core::LogEntry& entry);
+    [[nodiscard]] bool hinted(const std::string& unit) const;
+    void hint_deleted(const core::AlarmKey& key) const;
+
+    const Bucket& bucket_;
     const core::Codec& codec_;
     History& history_;
     std::string node_key_;
@@ -45,6 +52,7 @@ private:
     std::map<std::string, core::OpId> open_commit_;
     std::map<std::string, std::map<std::uint64_t, std::uint64_t>> seals_;  // unit -> epoch -> seq
     std::map<std::string, std::set<std::uint64_t>> bases_;
+    std::map<std::string, core::Fold> folds_;  // of all entries written
     std::map<std::string, std::uint64_t> hold_epochs_;
     std::uint64_t reaped_ = 0;
     unsigned started_ = 0;  // incarnations published in this life

@@ -10,12 +10,27 @@
 
 namespace hf::sim {
 
-enum class Op : std::uint8_t { Add = 1, Read = 2, Fail = 3, Poison = 4 };
+enum class Op : std::uint8_t {
+    Add = 1,
+    Read = 2,
+    Fail = 3,
+    Poison = 4,
+    Tell = 5,  // an add that sends an add to `target`
+    Wake = 6,  // an add that sets the alarm, whose handler adds
+    Ask = 7    // an add after a call that reads `target`
+};
+
+// Ids of the adds that follow from request k: its message's and its alarm's.
+inline constexpr std::uint64_t kMessageTag = 1ULL << 40U;
+inline constexpr std::uint64_t kAlarmTag = 1ULL << 41U;
+inline constexpr std::uint64_t kTags = kMessageTag | kAlarmTag;
 
 struct EventPayload {
     Op op = Op::Add;
     std::uint64_t id = 0;
-    std::uint64_t pad = 0;  // bytes its change shall be longer
+    std::uint64_t pad = 0;     // bytes its change shall be longer
+    std::uint64_t target = 0;  // number of a unit
+    std::uint64_t after = 0;   // ms until the alarm
 };
 struct ReplyPayload {
     std::uint64_t value = 0;
@@ -44,12 +59,17 @@ inline Bytes pack(const EventPayload& event) {
     detail::put(out, static_cast<std::uint64_t>(event.op));
     detail::put(out, event.id);
     detail::put(out, event.pad);
+    detail::put(out, event.target);
+    detail::put(out, event.after);
     return out;
 }
 inline std::optional<EventPayload> unpack_event(BytesView bytes) {
-    if (bytes.size() != 24) return std::nullopt;
-    return EventPayload{
-        static_cast<Op>(detail::get(bytes, 0)), detail::get(bytes, 1), detail::get(bytes, 2)};
+    if (bytes.size() != 40) return std::nullopt;
+    return EventPayload{static_cast<Op>(detail::get(bytes, 0)),
+                        detail::get(bytes, 1),
+                        detail::get(bytes, 2),
+                        detail::get(bytes, 3),
+                        detail::get(bytes, 4)};
 }
 inline Bytes pack(const ReplyPayload& reply) {
     Bytes out;

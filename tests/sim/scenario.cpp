@@ -167,6 +167,12 @@ Scenario draw_scenario(std::uint64_t seed) {
     Dice apart(seed ^ 0x45564943U);
     if (!s.calm && apart.percent(25))
         s.limits.resident_units_max = static_cast<std::uint32_t>(apart.between(1, 3));
+    // What actors do among themselves, in every second one; of all units known, or messages wait for ever.
+    Dice actors(seed ^ 0x4143544FU);
+    if (!s.calm && actors.percent(50)) {
+        s.actor_percent = static_cast<unsigned>(actors.between(10, 90));
+        s.limits.units_max = core::Limits{}.units_max;
+    }
     return s;
 }
 

@@ -27,8 +27,9 @@ struct Line {
     }
     std::string operator()(const core::Deliver& a) const {
         const auto event = unpack_event(a.event);
-        return "deliver #" + number(event ? event->id : 0) + " op " + number(a.op) +
-               " activation " + number(a.activation) + " attempt " + number(a.attempt) + to(a.to);
+        return "deliver kind " + std::to_string(static_cast<int>(a.kind)) + " #" +
+               number(event ? event->id : 0) + " op " + number(a.op) + " activation " +
+               number(a.activation) + " attempt " + number(a.attempt) + to(a.to);
     }
     std::string operator()(const core::StoreRequest& a) const {
         return std::string(verb_name(a.verb)) + " " + a.key + " op " + number(a.op) + to(a.to);
@@ -38,6 +39,13 @@ struct Line {
                number(a.activation) + " part " + number(a.part) + " entries " +
                number(a.entries.size()) + (a.more ? " more" : "") + to(a.to);
     }
+    std::string operator()(const core::Resume& a) const {
+        return "resume op " + number(a.op) + " activation " + number(a.activation) + " code " +
+               std::to_string(a.code) + to(a.to);
+    }
+    std::string operator()(const core::SocketTaken& a) const { return "socket taken" + to(a.to); }
+    std::string operator()(const core::SocketSend& a) const { return "socket send" + to(a.to); }
+    std::string operator()(const core::CloseSocket& a) const { return "close socket" + to(a.to); }
     std::string operator()(const core::Checkpoint& a) const {
         return "checkpoint op " + number(a.op) + " activation " + number(a.activation) + to(a.to);
     }

@@ -148,6 +148,7 @@ void World::store_asked(core::StoreRequest& request) {
 }
 
 void World::deliver_asked(const core::Deliver& deliver) {
+    if (deliver.kind != core::EventKind::Http) return;
     const auto event = unpack_event(deliver.event);
     if (!event) broken("the core delivers an event that no client sent");
     history.delivering(
@@ -183,6 +184,10 @@ void World::carry_out(core::Action& action) {
             },
             [&](core::StoreRequest& request) { store_asked(request); },
             [&](core::Activate& ask) { send(ask.to); },
+            [&](core::Resume& ask) { send(ask.to); },
+            [&](core::SocketTaken&) { broken("a message of no client is answered"); },
+            [&](core::SocketSend&) { broken("a message goes to no client"); },
+            [&](core::CloseSocket&) { broken("a connection is closed that nobody opened"); },
             [&](core::Checkpoint& ask) { send(ask.to); },
             [&](core::Drop& ask) { send(ask.to); },
             [&](core::Place& ask) {

@@ -121,6 +121,7 @@ private:
     bool disk_full_ = false;
     bool exited_ = false;
     bool stopping_ = false;
+    bool settled_ = false;  // what was to come has had its time
     std::uint64_t last_req_ = 0;
     std::uint64_t last_build_ = 0;
     std::map<std::uint64_t, Command> commands_;

@@ -260,8 +260,7 @@ void Daemon::exited(Handle handle, const process::ExitReport& report) {
     event.from = handle;
     event.summary = report.summary();
     event.by_fault = report.by_fault() && !report.by_supervisor;
-    event.on_its_own =
-        report.pid != 0 && report.signal == 0 && !report.by_supervisor && report.failure.empty();
+    event.on_its_own = report.on_its_own();
     event.current = link->channel->current_request();
     if (report.exit_code == kForbiddenExit && link->channel->forbidden_syscall() != 0)
         event.by_fault = true;

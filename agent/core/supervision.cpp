@@ -134,6 +134,15 @@ void Supervision::greeted(const Greeted& event) {
     if (instance == nullptr || instance->ending) return;
     Slot& slot = slots_[instance->slot];
     if (instance->phase != Phase::Starting) return violated({event.from, "Greet twice"});
+    // A slip of the operator, told by name: either side of a policy binary is a good build for its own slot.
+    const bool other_policy = is_policy(slot) &&
+                              (event.kind == Kind::Placement || event.kind == Kind::Drain) &&
+                              (event.kind != slot.spec.kind || event.policies.empty());
+    if (other_policy) {
+        instance->refused = true;
+        instance->fault = std::string("offers no ") + kind_name(slot.spec.kind) + " policy";
+        return kill(*instance, instance->fault, false);
+    }
     if (event.kind != slot.spec.kind)
         return violated({event.from,
                          std::string("greets as ") + kind_name(event.kind) + ", configured as " +

@@ -55,7 +55,7 @@ std::string Daemon::full_name(const Link& link) const {
 process::SpawnSpec Daemon::spec_of(const core::Spawn& action, const Link& link) const {
     process::SpawnSpec spec;
     spec.name = full_name(link);
-    spec.binary = action.build.binary;
+    spec.binary = builds_.file(action.build).string();
     spec.args = {"--kind", core::kind_name(action.kind)};
     // Stable per seat, so that a store's files stay readable for its next generation.
     spec.uid_index = action.handle.index + 1;
@@ -101,6 +101,16 @@ void Daemon::spawn(const core::Spawn& action) {
         exited.spawn_failed = true;
         step(std::move(exited));
     };
+    std::error_code error;
+    if (!std::filesystem::exists(builds_.file(action.build), error)) {
+        // Somebody cleared the directory; the file it came from may still be the same.
+        const auto again = builds_.keep(action.build.binary);
+        if (!again) return failed(again.error().message);
+        if (*again != action.build.binary_hash)
+            return failed("the copy of its build is gone, and " + action.build.binary +
+                          " has changed since (was " + action.build.binary_hash + ", is " + *again +
+                          ")");
+    }
     auto channel = port::Channel::create(
         pool_, sizes_of(action.kind), action.handle.generation, abi_kind(action.kind));
     if (!channel) return failed(channel.error().message);

@@ -15,6 +15,11 @@ namespace {
 constexpr std::uint32_t kSelfTests =
     8;  // enough to see a constant lie, too few to delay an operator
 constexpr std::uint32_t kTestCandidates = 4;
+
+// As short as tells it apart from another build in the same sentence.
+std::string named(const Build& build, const Build& beside) {
+    return build.label() == beside.label() ? build.described() : build.label();
+}
 }  // namespace
 
 std::string Supervision::no_slot(const std::string& name) const {
@@ -113,12 +118,14 @@ void Supervision::fail_slot(Slot& slot, const std::string& reason) {
 
 void Supervision::revert_or_fail(std::size_t slot_no, const std::string& why) {
     Slot& slot = slots_[slot_no];
-    const std::string bad_label = slot.current.label();
     const Build* const good = fallback(slot);
-    if (good == nullptr) return fail_slot(slot, "build " + bad_label + " was ended: " + why);
-    slot.current = Build(*good);
+    if (good == nullptr)
+        return fail_slot(slot, "build " + slot.current.label() + " was ended: " + why);
+    const Build bad = slot.current;
+    slot.current = Build(*good);  // which may lie in `previous`
     slot.previous.reset();
-    slot.reason = "reverted from " + bad_label + " to " + slot.current.label() + ": " + why;
+    slot.reason = "reverted from " + named(bad, slot.current) + " to " + named(slot.current, bad) +
+                  ": " + why;
     env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
     for (Seat& seat : slot.seats) {
         if (seat.main.valid() || ended(slot)) continue;
@@ -285,7 +292,7 @@ void Supervision::finish_swap(Slot& slot) {
     const Swap swap = std::move(*slot.swap);
     slot.swap.reset();
     if (swap.test) tests_.erase(*swap.test);
-    const std::string from = slot.current.label();
+    const std::string from = named(slot.current, swap.build);
     slot.previous = slot.current;
     slot.current = swap.build;
     // The operator asked for it and it did well.
@@ -310,8 +317,8 @@ void Supervision::roll_back(Slot& slot, const std::string& why) {
     const Swap swap = std::move(*slot.swap);
     slot.swap.reset();
     if (swap.test) tests_.erase(*swap.test);
-    slot.reason = "RolledBack: " + swap.build.label() + " was ended: " + why + "; " +
-                  slot.current.label() + " is in charge";
+    slot.reason = "RolledBack: " + named(swap.build, slot.current) + " was ended: " + why + "; " +
+                  named(slot.current, swap.build) + " is in charge";
     for (std::uint32_t i = 0; i < slot.seats.size(); ++i) {
         Instance* candidate = instance_of(swap.candidates[i]);
         if (candidate != nullptr) {

@@ -305,6 +305,13 @@ TEST_CASE("what_a_swap_says_names_content_and_settings") {
     rig.feed(SwapCommand{1, "placement", other});
     CHECK(command(rig, 1)->text ==
           "Full: swapped from placement/first to placement/second (build hash-pla, fill=100)");
+    Build again = other;
+    again.settings.clear();
+    rig.feed(SwapCommand{3, "placement", again});
+    CHECK(command(rig, 3)->text ==
+          "Full: swapped from placement/second (build hash-pla, fill=100) to placement/second "
+          "(build hash-pla, no settings)");
+    rig.feed(RollbackCommand{4, "placement"});
     rig.feed(SwapCommand{2, "placement", other});
     CHECK(command(rig, 2)->text ==
           "placement already runs placement/second (build hash-pla, fill=100)");

@@ -120,10 +120,13 @@ class Memory(Case):
         self.assertFalse(node.cli("plugins")["remembered_bad_builds"])
         self.common_checks(node)
 
-    def test_a_wrong_answer_leaves_a_dump(self):
-        node = self.node()
-        self.assertIn("RolledBack", refused(self, node, *swap_args("lie", after=0)))
-        self.assertIn("no candidate", "".join(dumps(node)))
+    def test_a_wrong_answer_to_a_real_question_leaves_a_dump(self):
+        node = self.node({"swap": {"answers": 16}})
+        node.cli(*swap_args("lie", after=60))
+        fresh = FreshActors(node, threads=2).start()
+        wait_for("it lied", lambda: node.status()["stats"]["place_invalid"] == 1, 30)
+        fresh.stop(self)
+        self.assertIn("which is no candidate", "".join(dumps(node)))
 
 
 class Settings(Case):

@@ -220,6 +220,8 @@ TEST_CASE("a_plugin_of_your_own_gets_its_settings_as_written") {
               .find("not a list") != std::string::npos);
     CHECK(bad("[plugin.drain]\nbinary = \"/x\"\n[plugin.drain.settings]\na = 2020-01-01")
               .find("date") != std::string::npos);
+    CHECK(bad("[plugin.drain]\nuse = \"nonsense\"")
+              .find("known: \"scheduler\". A plugin of your own needs") != std::string::npos);
     CHECK(bad("[plugin.drain]\npolicy = \"paced\"").find("'plugin.drain.use' is missing") !=
           std::string::npos);
     std::string many = "[plugin.drain]\nbinary = \"/x\"\n[plugin.drain.settings]\n";

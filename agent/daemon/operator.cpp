@@ -146,13 +146,17 @@ void Daemon::swap(const json& request, const control::Responder& responder) {
     if (policy.size() > kPolicyBytesMax)
         return responder.fail(fail(Code::Invalid, "a policy's name has at most 64 bytes"));
     if (!policy.empty()) build.policy = policy;
+    bool another = false;
     if (!binary.empty()) {
         if (binary.front() != '/')
             return responder.fail(fail(Code::Invalid, "binary must be an absolute path"));
+        const std::string program = std::filesystem::path(binary).filename().string();
+        // agent.toml may have its own name for it.
+        another = program != std::filesystem::path(build.binary).filename().string();
+        if (another) build.use = program;
         build.binary = binary;
-        build.use = std::filesystem::path(binary).filename().string();
     }
-    const bool another = build.use != slot->current.use || build.policy != slot->current.policy;
+    another = another || build.policy != slot->current.policy;
     if (has_policies && (another || fresh)) build.settings.clear();
     if (auto applied = apply_settings(request, build); !applied)
         return responder.fail(applied.error());

@@ -86,7 +86,7 @@ class Content(Case):
 
     def test_a_configured_binary_that_is_upgraded_is_used_after_the_nodes_next_start(self):
         mine = self.build(b"one")
-        node = self.node({"plugin.placement": {"use": "mine", "binary": mine, "policy": "slow"},
+        node = self.node({"plugin.placement": {"use": "ours", "binary": mine, "policy": "slow"},
                           "plugin.placement.settings": {"after": WELL}})
         self.build(b"two")
         self.kill(node)
@@ -96,6 +96,10 @@ class Content(Case):
         node.start()
         self.assertEqual(self.runs(node), b"two")
         self.assertNotEqual(node.plugins()["placement"]["build"], before)
+        self.build(b"six")
+        said = node.cli("swap", "placement", "--binary", mine)
+        self.assertEqual((said["use"], said["settings"]), ("ours", {"after": str(WELL)}), "the same program under its own name")
+        self.assertEqual(self.runs(node), b"six")
 
 
 class Memory(Case):

@@ -61,26 +61,43 @@ bool settle_inheritance() {
     return true;
 }
 
+// The same as that of `holdfast config check`.
+std::string default_file() {
+    const char* const here = "agent.toml";
+    return ::access(here, F_OK) == 0 ? here : "/etc/holdfast/agent.toml";
+}
+
+// A command line that makes no sense ends with 2, whatever the library makes of it; --help and --version with 0.
+constexpr int kUsage = 2;
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (!settle_inheritance()) return 1;
     CLI::App app{
         "holdfastd: a microkernel node agent\nexample: holdfastd --config examples/agent.toml"};
-    std::string file = "/etc/holdfast/agent.toml";
+    std::string file = default_file();
     std::string check_file;
     std::string show_file;
     bool json = false;
     bool keep_limit = false;
     app.set_version_flag("--version", std::string("holdfastd ") + HOLDFAST_VERSION);
-    app.add_option("--config", file, "the configuration to serve")->capture_default_str();
+    app.add_option("--config",
+                   file,
+                   "the configuration to serve; without it ./agent.toml, else "
+                   "/etc/holdfast/agent.toml")
+        ->type_name("FILE");
     app.add_option(
         "--check-config", check_file, "judge a configuration and exit: 0 good, 2 refused");
     app.add_option(
         "--show-config", show_file, "print every effective value with its origin and exit");
     app.add_flag("--json", json, "machine-readable output of the two above");
     app.add_flag("--keep-file-limit", keep_limit, "do not raise RLIMIT_NOFILE to its hard limit");
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : kUsage;
+    }
 
     if (!check_file.empty()) return check(check_file, false, json);
     if (!show_file.empty()) return check(show_file, true, json);

@@ -49,6 +49,8 @@ struct Options {
     std::string policy;
     std::string binary;
     std::vector<std::string> settings;
+    std::vector<std::string> unset;
+    bool fresh = false;
 
     std::string class_name;
     std::uint32_t limit = kActorsPage;
@@ -87,14 +89,14 @@ public:
             // CLI11 counts what is missing before it looks at what it did not know.
             options_.json = wants_json;
             const std::vector<std::string> unknown = cli_.remaining(true);
-            return fail(Exit::Usage,
-                        "usage",
-                        (unknown.empty() ? std::string(error.what())
-                                         : "no such command: " + unknown.front()) +
-                            " (see holdfast --help)");
+            return fail(
+                Exit::Usage,
+                "usage",
+                (unknown.empty() ? std::string(error.what()) : no_such_command(unknown.front())) +
+                    see_help());
         } catch (const CLI::ParseError& error) {
             options_.json = wants_json;
-            return fail(Exit::Usage, "usage", std::string(error.what()) + " (see holdfast --help)");
+            return fail(Exit::Usage, "usage", std::string(error.what()) + see_help());
         }
         if (!options_.timeout.empty() && !parse_duration(options_.timeout))
             return fail(
@@ -105,6 +107,34 @@ public:
     }
 
 private:
+    // The command that was meant, as far as it was understood.
+    [[nodiscard]] const CLI::App* deepest(std::string& words) const {
+        const CLI::App* at = &cli_;
+        while (!at->get_subcommands().empty()) {
+            at = at->get_subcommands().front();
+            words += " " + at->get_name();
+        }
+        return at;
+    }
+
+    [[nodiscard]] std::string see_help() const {
+        std::string words;
+        static_cast<void>(deepest(words));
+        return " (see holdfast" + words + " --help)";
+    }
+
+    [[nodiscard]] std::string no_such_command(const std::string& word) const {
+        std::string words;
+        std::vector<std::string> known;
+        for (const CLI::App* one : deepest(words)->get_subcommands(nullptr))
+            known.push_back(one->get_name());
+        std::string out = "no such command: " + (words.empty() ? "" : words.substr(1) + " ") + word;
+        if (const auto near = nearest(word, known)) return out + "; did you mean '" + *near + "'?";
+        std::string list;
+        for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
+        return list.empty() ? out : out + "; there is " + list;
+    }
+
     CLI::App* command(CLI::App& parent,
                       const char* name,
                       const char* what,
@@ -158,7 +188,8 @@ private:
             "swap",
             "run another policy or binary, live; comes back when it serves or was rolled back",
             "holdfast swap placement --policy least-loaded\n"
-            "  holdfast swap placement --policy first-fit --binary ./first-fit --set fill=100",
+            "  holdfast swap placement --policy first-fit --binary ./first-fit --set fill=100\n"
+            "Settings stay with the same program and policy; another of either starts without any.",
             [this] { return swap_plugin(); });
         swap->add_option("plugin", options_.plugin, "its name in `holdfast plugins`")->required();
         swap->add_option("--policy", options_.policy, "the policy's name, as the binary offers it")
@@ -171,6 +202,11 @@ private:
             ->type_name("KEY=VALUE")
             ->take_all()
             ->allow_extra_args(false);
+        swap->add_option("--unset", options_.unset, "take a setting out, may be repeated")
+            ->type_name("KEY")
+            ->take_all()
+            ->allow_extra_args(false);
+        swap->add_flag("--fresh", options_.fresh, "without the settings of the policy that serves");
         CLI::App* back =
             command(cli_,
                     "rollback",
@@ -265,8 +301,19 @@ private:
         return static_cast<int>(Exit::Ok);
     }
 
+    Answer ask_node(const Json& request, milliseconds limit, const OnProgress& on_progress = {}) {
+        const auto directory = data();
+        Answer answer = ask(directory, request, limit, on_progress);
+        std::error_code ignored;
+        // Who named the node knows where we looked.
+        if (answer.exit == Exit::Unreachable && options_.node.empty() &&
+            !std::filesystem::exists(control_socket(directory), ignored))
+            answer.message += "; looked in " + places_tried(around_);
+        return answer;
+    }
+
     int query(const Json& request, const std::function<void(std::ostream&, const Json&)>& show) {
-        const Answer answer = ask(data(), request, timeout(kAskTimeout));
+        const Answer answer = ask_node(request, timeout(kAskTimeout));
         return answer.exit == Exit::Ok ? print(answer.result, show) : fail(answer);
     }
 
@@ -279,9 +326,9 @@ private:
 
     // Something that changes the node and may take its time.
     int change(const Json& request) {
-        const Answer answer = ask(data(), request, timeout(kSwapTimeout), reporter());
+        const Answer answer = ask_node(request, timeout(kSwapTimeout), reporter());
         if (answer.exit != Exit::Ok) return fail(answer);
-        print(answer.result, show_fields);
+        print(answer.result, show_outcome);
         // A roll-back is an answer, not a failure to answer; for a script it is a no all the same.
         const std::string outcome = field(answer.result, "outcome");
         const bool rolled_back = outcome == "rolled-back" || outcome == "rolled_back";
@@ -290,15 +337,23 @@ private:
 
     int swap_plugin() {
         Json request{{"op", "swap"}, {"plugin", options_.plugin}};
-        if (options_.policy.empty() && options_.binary.empty() && options_.settings.empty())
-            return fail(Exit::Usage, "usage", "swap what? Give --policy, --binary or --set");
+        if (options_.policy.empty() && options_.binary.empty() && options_.settings.empty() &&
+            options_.unset.empty() && !options_.fresh)
+            return fail(Exit::Usage,
+                        "usage",
+                        "swap what? Give --policy, --binary, --set, --unset or --fresh");
         if (!options_.policy.empty()) request["policy"] = options_.policy;
         if (!options_.binary.empty()) {
             // The node has another working directory.
             const auto binary = (around_.working_dir / options_.binary).lexically_normal();
             std::error_code ignored;
             if (!std::filesystem::is_regular_file(binary, ignored))
-                return fail(Exit::Usage, "usage", "--binary " + options_.binary + ": no such file");
+                return fail(Exit::Usage,
+                            "usage",
+                            "--binary " + options_.binary +
+                                (std::filesystem::is_directory(binary, ignored)
+                                     ? " is a directory; name the executable in it"
+                                     : ": no such file"));
             request["binary"] = binary.string();
         }
         Json settings = Json::object();
@@ -311,7 +366,12 @@ private:
                 return fail(Exit::Usage, "usage", "--set " + key + " is given twice");
             settings[key] = setting.substr(equals + 1);
         }
+        for (const std::string& key : options_.unset)
+            if (settings.contains(key))
+                return fail(Exit::Usage, "usage", key + " is both --set and --unset");
         if (!settings.empty()) request["settings"] = std::move(settings);
+        if (!options_.unset.empty()) request["unset"] = options_.unset;
+        if (options_.fresh) request["fresh"] = true;
         return change(request);
     }
 
@@ -322,7 +382,7 @@ private:
             Json request{{"op", "actors"}, {"limit", options_.limit}};
             if (!options_.class_name.empty()) request["class"] = options_.class_name;
             if (!after.empty()) request["after"] = after;
-            const Answer answer = ask(data(), request, timeout(kAskTimeout));
+            const Answer answer = ask_node(request, timeout(kAskTimeout));
             if (answer.exit != Exit::Ok) return fail(answer);
             if (!options_.all) return print(answer.result, show_actors);
             const Json page = answer.result.is_object()

@@ -36,25 +36,31 @@ TEST_CASE("plugins shows instances, last exits and bad builds") {
         dir.path,
         answers(
             R"({"ok":true,"result":{"plugins":[)"
-            R"({"name":"placement","kind":"placement","use":"scheduler","policy":"rendezvous","generation":3,"pid":41,"state":"serving","restarts":2,)"
-            R"("last_exit":"killed by signal 11","reason":"","bad_builds":[{"binary":"ab12","policy":"crash"}],)"
+            R"({"name":"placement","kind":"placement","use":"scheduler","build":"735c1f20","policy":"rendezvous","settings":{"fill":"100"},"generation":3,"pid":41,"state":"serving","restarts":2,)"
+            R"~("last_exit":"killed by signal 11","last_exit_build":"x/crash (build ab12)","reason":"","bad_builds":[{"build":"x/crash (build ab12, no settings)","why":"stalled"}],)~"
             R"("instances":[{"index":0,"generation":3,"pid":41,"state":"serving","restarts":2,"resident":0,"uptime_ms":950}]},)"
             R"({"name":"runtime","kind":"runtime","use":"runtime-wasm","policy":null,"state":"serving",)"
-            R"("instances":[{"index":0,"generation":4,"pid":51,"state":"serving","resident":12},{"index":1,"generation":5,"pid":52,"state":"failed"}]}],"remembered_bad_builds":[{"identity":"ab12/crash","why":"stalled"}]}})"
+            R"("instances":[{"index":0,"generation":4,"pid":51,"state":"serving","resident":12},{"index":1,"generation":5,"pid":52,"state":"failed"}]}],)"
+            R"~("remembered_bad_builds":[{"identity":"ab12|crash","plugin":"placement","build":"x/crash (build ab12, no settings)","why":"stalled"},)~"
+            R"~({"identity":"cd34|slow","plugin":"drain","build":"y/slow (build cd34, no settings)","why":"lied"}]}})~"
             "\n"));
     const Ran ran = run(dir, {"plugins"});
     CHECK(ran.exit == 0);
     CHECK(has(ran.out,
-              "placement    placement  scheduler     rendezvous  serving    3   41         2      "
+              "placement    scheduler     735c1f20  rendezvous  serving    3   41         2      "
               "0  950ms\n"));
     CHECK(has(ran.out,
-              "runtime      runtime    runtime-wasm  -           serving                   -\n"));
+              "runtime      runtime-wasm  -         -           serving                   -\n"));
     CHECK(has(ran.out,
-              "  runtime/1                                       failed     5   52         -      "
+              "  runtime/1                                      failed     5   52         -      "
               "-  -\n"));
-    CHECK(has(ran.out, "placement  last exit: killed by signal 11\n"));
-    CHECK(has(ran.out, "bad build  stalled (ab12/crash)\n"));
-    CHECK(has(ran.out, "placement  not chosen again by itself: binary ab12, policy crash\n"));
+    CHECK(has(ran.out, "placement  settings: fill=100\n"));
+    CHECK(has(ran.out, "placement  last exit of x/crash (build ab12): killed by signal 11\n"));
+    CHECK(
+        has(ran.out,
+            "placement  not chosen again by itself: x/crash (build ab12, no settings): stalled\n"));
+    CHECK(has(ran.out, "bad build  y/slow (build cd34, no settings): lied\n"));
+    CHECK(ran.out.find("bad build  x/crash") == std::string::npos);
 }
 
 TEST_CASE("names cannot move the terminal's cursor") {
@@ -130,13 +136,17 @@ TEST_CASE("swap sends what was said, shows progress and ends with the node's ver
                                      {"policy", "least-loaded"},
                                      {"binary", (dir.path / "my policy").string()},
                                      {"settings", {{"a", "b=c"}, {"d", ""}}}});
+    const Ran less = run(dir, {"swap", "placement", "--fresh", "--unset", "a", "--unset", "b"});
+    CHECK(less.exit == 0);
+    CHECK(node.requests()[1] ==
+          Json{{"op", "swap"}, {"plugin", "placement"}, {"unset", {"a", "b"}}, {"fresh", true}});
     const Ran back = run(dir, {"swap", "placement", "--policy", "crash"});
     CHECK(back.exit == 1);
     CHECK(has(back.out, "rolled-back"));
     CHECK(run(dir, {"rollback", "placement"}).exit == 0);
     CHECK(run(dir, {"plugin", "reset", "runtime"}).exit == 0);
-    CHECK(node.requests()[2] == Json{{"op", "rollback"}, {"plugin", "placement"}});
-    CHECK(node.requests()[3] == Json{{"op", "reset"}, {"plugin", "runtime"}});
+    CHECK(node.requests()[3] == Json{{"op", "rollback"}, {"plugin", "placement"}});
+    CHECK(node.requests()[4] == Json{{"op", "reset"}, {"plugin", "runtime"}});
 }
 
 TEST_CASE("a wrong command line is 2, asks nobody, and names what is wrong") {
@@ -144,16 +154,21 @@ TEST_CASE("a wrong command line is 2, asks nobody, and names what is wrong") {
     FakeNode node(dir.path, answers("{\"ok\":true}\n"));
     const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{
         {{}, "subcommand"},
-        {{"statsu"}, "statsu"},
+        {{"stauts"}, "no such command: stauts; did you mean 'status'? (see holdfast --help)"},
+        {{"frobnicate"}, "there is status, plugins, actors, swap"},
+        {{"plugin", "rest"}, "no such command: plugin rest; did you mean 'reset'?"},
         {{"status", "--jsn"}, "--jsn"},
         {{"status", "--timeout", "0"}, "--timeout"},
         {{"status", "--timeout", "61m"}, "--timeout"},
-        {{"swap"}, "plugin"},
+        {{"swap"}, "plugin is required (see holdfast swap --help)"},
         {{"swap", "placement"}, "swap what?"},
         {{"swap", "placement", "--set", "x"}, "KEY=VALUE"},
         {{"swap", "placement", "--set", "=x"}, "KEY=VALUE"},
         {{"swap", "placement", "--set", "x=1", "--set", "x=2"}, "twice"},
         {{"swap", "placement", "--binary", "nowhere"}, "no such file"},
+        {{"swap", "placement", "--binary", "."}, "is a directory"},
+        {{"swap", "placement", "--set", "x=1", "--unset", "x"}, "both --set and --unset"},
+        {{"swap", "placement", "--unst", "x"}, "(see holdfast swap --help)"},
         {{"rollback"}, "plugin"},
         {{"plugin", "reset"}, "plugin"},
         {{"build"}, "module"},
@@ -220,6 +235,29 @@ TEST_CASE("which node: --node, the variable, the source tree with a live node, t
     around.data_variable = "/from-variable";
     CHECK(hf::cli::data_directory(around, "") == "/from-variable");
     CHECK(hf::cli::data_directory(around, "/x") == "/x");
+}
+
+TEST_CASE("who finds no node is told where it was looked for") {
+    TempDir dir;
+    hf::cli::Surroundings around;
+    around.executable_dir = dir.path / "build" / "bin";
+    around.system_data = dir.path / "system";
+    const auto said = [&](const std::vector<std::string>& words) {
+        std::ostringstream out;
+        std::ostringstream err;
+        CHECK(hf::cli::run(words, around, out, err) == 3);
+        return err.str();
+    };
+    program(dir.path / "dev", "#!/bin/sh\n");
+    fs::create_directories(around.executable_dir);
+    const std::string looked = said({"status"});
+    CAPTURE(looked);
+    CHECK(has(looked, (dir.path / "data").string() + " (./dev run) and "));
+    CHECK(has(looked, around.system_data.string()));
+    CHECK(has(looked, "HOLDFAST_DATA is not set"));
+    around.data_variable = (dir.path / "mine").string();
+    CHECK(has(said({"status"}), "looked in " + *around.data_variable + " (HOLDFAST_DATA)"));
+    CHECK_FALSE(has(said({"status", "--node", dir.path.string()}), "looked in"));
 }
 
 TEST_CASE("config check and show run the program beside us and pass its exit code on") {

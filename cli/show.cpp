@@ -59,14 +59,32 @@ void print_objects(std::ostream& out, const Json& objects) {
     table.print(out);
 }
 
+// "fill=100, spread=2"
+std::string settings_of(const Json& plugin) {
+    const auto found = plugin.is_object() ? plugin.find("settings") : plugin.end();
+    if (!plugin.is_object() || found == plugin.end() || !found->is_object() || found->empty())
+        return "-";
+    std::string out;
+    for (const auto& [key, value] : found->items())
+        out += (out.empty() ? "" : ", ") + printable(key) + "=" + line_of(value);
+    return out;
+}
+
 // What an operator has to know about one plugin beyond its row.
 void add_notes(Pairs& notes, const std::string& name, const Json& plugin) {
     if (const auto reason = field(plugin, "reason"); reason != "-")
         notes.emplace_back(name, reason);
-    if (const auto exit = field(plugin, "last_exit"); exit != "-")
-        notes.emplace_back(name, "last exit: " + exit);
+    // Settings of the other slots stand in agent.toml.
+    if (const auto settings = settings_of(plugin); field(plugin, "policy") != "-")
+        notes.emplace_back(name, "settings: " + settings);
+    if (const auto exit = field(plugin, "last_exit"); exit != "-") {
+        const auto build = field(plugin, "last_exit_build");
+        notes.emplace_back(name, "last exit" + (build == "-" ? "" : " of " + build) + ": " + exit);
+    }
     for (const Json& build : list(plugin, "bad_builds"))
-        notes.emplace_back(name, "not chosen again by itself: " + line_of(build));
+        notes.emplace_back(
+            name,
+            "not chosen again by itself: " + field(build, "build") + ": " + field(build, "why"));
 }
 
 }  // namespace
@@ -104,15 +122,15 @@ void show_status(std::ostream& out, const Json& result) {
 
 void show_plugins(std::ostream& out, const Json& result) {
     Table table(
-        {"NAME", "KIND", "USE", "POLICY", "STATE", "GEN", "PID", "RESTARTS", "UNITS", "UP"});
+        {"NAME", "USE", "BUILD", "POLICY", "STATE", "GEN", "PID", "RESTARTS", "UNITS", "UP"});
     Pairs notes;
     for (const Json& plugin : list(result, "plugins")) {
         const std::string name = field(plugin, "name");
         const Json& instances = list(plugin, "instances");
         const Json only = instances.size() == 1 ? instances.front() : Json::object();
         table.row({name,
-                   field(plugin, "kind"),
                    field(plugin, "use"),
+                   field(plugin, "build"),
                    field(plugin, "policy"),
                    field(plugin, "state"),
                    // Of several instances each has its own, below.
@@ -136,10 +154,14 @@ void show_plugins(std::ostream& out, const Json& result) {
         }
         add_notes(notes, name, plugin);
     }
-    // Builds that serve nowhere now; the others are told with their plugin.
+    // Of slots that this node no longer has; the others are told with their plugin.
     for (const Json& build : list(result, "remembered_bad_builds"))
-        notes.emplace_back("bad build",
-                           field(build, "why") + " (" + field(build, "identity") + ")");
+        if (std::none_of(list(result, "plugins").begin(),
+                         list(result, "plugins").end(),
+                         [&](const Json& plugin) {
+                             return field(plugin, "name") == field(build, "plugin");
+                         }))
+            notes.emplace_back("bad build", field(build, "build") + ": " + field(build, "why"));
     table.print(out);
     if (notes.empty()) return;
     out << '\n';
@@ -180,13 +202,17 @@ void show_config(std::ostream& out, const Json& result) {
         table.print(out);
 }
 
+void show_outcome(std::ostream& out, const Json& result) {
+    // A sentence needs no key, and says the rest in words.
+    if (result.is_object() && result.contains("text"))
+        out << field(result, "text") << '\n';
+    else
+        show_fields(out, result);
+}
+
 void show_fields(std::ostream& out, const Json& result) {
     if (!result.is_object()) {
         if (!result.is_null()) out << line_of(result) << '\n';
-        return;
-    }
-    if (result.size() == 1 && result.contains("text")) {  // a sentence needs no key
-        out << field(result, "text") << '\n';
         return;
     }
     Pairs pairs;

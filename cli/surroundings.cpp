@@ -30,15 +30,33 @@ Surroundings Surroundings::of_process() {
     return out;
 }
 
+namespace {
+
+// build/bin/holdfast: the tree is two levels up. Only a tree with the `dev` script counts, so that an installed
+// /usr/bin/holdfast never looks into /data.
+std::optional<std::filesystem::path> data_of_tree(const Surroundings& around) {
+    const auto tree = (around.executable_dir / ".." / "..").lexically_normal();
+    std::error_code ignored;
+    if (!std::filesystem::exists(tree / "dev", ignored)) return std::nullopt;
+    return tree / "data";
+}
+
+}  // namespace
+
+std::string places_tried(const Surroundings& around) {
+    if (around.data_variable)
+        return *around.data_variable +
+               " (HOLDFAST_DATA) and nowhere else; --node DIR names another";
+    std::string out;
+    if (const auto tree = data_of_tree(around)) out = tree->string() + " (./dev run) and ";
+    return out + around.system_data.string() +
+           "; HOLDFAST_DATA is not set and names the data directory, as does --node DIR";
+}
+
 std::filesystem::path data_directory(const Surroundings& around, const std::string& node) {
     if (!node.empty()) return node;
     if (around.data_variable) return *around.data_variable;
-    // build/bin/holdfast: the tree is two levels up. Only a tree with the `dev` script counts, so that an installed
-    // /usr/bin/holdfast never looks into /data.
-    const auto tree = (around.executable_dir / ".." / "..").lexically_normal();
-    std::error_code ignored;
-    if (std::filesystem::exists(tree / "dev", ignored) && listens(tree / "data"))
-        return tree / "data";
+    if (const auto tree = data_of_tree(around); tree && listens(*tree)) return *tree;
     return around.system_data;
 }
 

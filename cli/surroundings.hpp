@@ -29,6 +29,9 @@ struct Surroundings {
 [[nodiscard]] std::filesystem::path data_directory(const Surroundings& around,
                                                    const std::string& node);
 
+// The places data_directory looks at without --node, for a person whose node is not found.
+[[nodiscard]] std::string places_tried(const Surroundings& around);
+
 // The file that is meant when none is named: agent.toml in the working directory, else the system's.
 [[nodiscard]] std::filesystem::path config_file(const Surroundings& around,
                                                 const std::string& file);

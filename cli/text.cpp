@@ -47,6 +47,40 @@ bool numeric(std::string_view cell) {
 
 }  // namespace
 
+std::optional<std::string> nearest(std::string_view word,
+                                   const std::vector<std::string>& candidates) {
+    std::optional<std::string> best;
+    std::size_t best_distance = SIZE_MAX;
+    constexpr std::size_t kWordMax = 64;  // a longer one is no slip of the pen
+    if (word.size() > kWordMax) return best;
+    for (const std::string& candidate : candidates) {
+        // Edit distance with neighbours that swapped places counted once: the commonest slip.
+        const std::size_t across = candidate.size() + 1;
+        std::vector<std::size_t> table((word.size() + 1) * across);
+        for (std::size_t i = 0; i <= word.size(); ++i) {
+            for (std::size_t j = 0; j < across; ++j) {
+                std::size_t& here = table[i * across + j];
+                if (i == 0 || j == 0) {
+                    here = i + j;
+                    continue;
+                }
+                const bool same = word[i - 1] == candidate[j - 1];
+                here = std::min({table[(i - 1) * across + j] + 1,
+                                 table[i * across + j - 1] + 1,
+                                 table[(i - 1) * across + j - 1] + (same ? 0 : 1)});
+                if (i > 1 && j > 1 && word[i - 1] == candidate[j - 2] &&
+                    word[i - 2] == candidate[j - 1])
+                    here = std::min(here, table[(i - 2) * across + j - 2] + 1);
+            }
+        }
+        if (table.back() * 3 <= candidate.size() && table.back() < best_distance) {
+            best_distance = table.back();
+            best = candidate;
+        }
+    }
+    return best;
+}
+
 std::string printable(std::string_view text) {
     std::string out;
     out.reserve(text.size());

@@ -24,6 +24,10 @@ namespace hf::cli {
 // Milliseconds at `key` as a person says them ("3m 12s"); "-" when missing.
 [[nodiscard]] std::string duration_field(const Json& object, std::string_view key);
 
+// The candidate a person most likely meant: at most a third of its letters differ. Nothing when none is near.
+[[nodiscard]] std::optional<std::string> nearest(std::string_view word,
+                                                 const std::vector<std::string>& candidates);
+
 // "5s", "250ms", "2m", or a bare number of seconds; nothing when it is none of these or beyond 1 ms .. 1 h.
 [[nodiscard]] std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 

@@ -87,7 +87,7 @@ Answer not_connected(const std::filesystem::path& socket_path, int error) {
             return failed(Exit::Unreachable,
                           "unreachable",
                           "no node runs there: there is no socket " + at +
-                              " (start holdfastd, or name another data directory with --node)");
+                              " (start holdfastd, or name its data directory)");
         case ECONNREFUSED:
             return failed(Exit::Unreachable,
                           "unreachable",

@@ -168,8 +168,9 @@ struct Options {
 };
 
 struct Checked {
-    std::optional<Config> config;   // set when there are no problems
-    std::vector<Problem> problems;  // in the file's order, at most 20
+    std::optional<Config> config;  // set when there are no problems
+    // In the file's order, at most 20; one more says how many are not told.
+    std::vector<Problem> problems;
     bool readable =
         true;  // false: the file could not be read at all (missing, directory, permission)
 };

@@ -92,7 +92,7 @@ TEST_CASE("values_of_the_file_arrive_with_their_line") {
         "[plugin.storage]\nuse = \"storage-local\"\nmap_bytes = \"64MB\"\n"
         "[plugin.runtime]\nuse = \"runtime-wasm\"\ninstances = 64\n"
         "[plugin.placement]\nuse = \"scheduler\"\npolicy = \"pinned\"\nrequired = true\n"
-        "[plugin.placement.settings]\nnode = \"n ü\"\ninstance = 2\nweight = 0.5\nflag = true\n"
+        "[plugin.placement.settings]\nnode = \"n ü\"\ninstance = 2\n"
         "[plugin.drain]\nuse = \"scheduler\"\n"
         "[class.counter]\nmodule = \"m/counter.wasm\"\nwall_limit = \"2s\"\nmemory_max = "
         "\"1MiB\"\nstate_max = \"4KiB\"\n");
@@ -110,8 +110,8 @@ TEST_CASE("values_of_the_file_arrive_with_their_line") {
     CHECK(placement.policy == "pinned");
     CHECK(placement.required);
     CHECK(placement.deadline == 50ms);
-    const std::vector<std::pair<std::string, std::string>> settings = {
-        {"node", "n ü"}, {"instance", "2"}, {"weight", "0.5"}, {"flag", "true"}};
+    const std::vector<std::pair<std::string, std::string>> settings = {{"node", "n ü"},
+                                                                       {"instance", "2"}};
     CHECK(placement.settings == settings);
     CHECK(config.plugin(Slot::Drain)->policy == "paced");
     const ClassConfig& counter = config.classes.at("counter");
@@ -124,7 +124,7 @@ TEST_CASE("values_of_the_file_arrive_with_their_line") {
     CHECK(counter.persistence == "durable");
     REQUIRE(find(config, "limits", "request_timeout"));
     CHECK(find(config, "limits", "request_timeout")->origin.line == 5);
-    CHECK(find(config, "plugin.placement.settings", "weight")->value == "0.5");
+    CHECK(find(config, "plugin.placement.settings", "instance")->value == "2");
     CHECK(find(config, "class.counter", "cpu_limit")->origin.kind == Origin::Kind::Default);
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("good_files_that_look_odd_work") {
 
 TEST_CASE("paths_with_spaces_and_umlauts_work") {
     const Directory directory("mit Leerzeichen und ü");
-    directory.write("x", "zähler 1.wasm");
+    directory.write(std::string("\0asm\1\0\0\0", 8), "zähler 1.wasm");
     const auto file = directory.write(
         with_plugins("[class.c]\nmodule = \"zähler 1.wasm\"\n[node]\ndata = \"da ten\""),
         "agent ü.toml");
@@ -180,6 +180,13 @@ TEST_CASE("files_the_configuration_names_must_be_there") {
               .find("'class.c.module' names ") == 0);
     CHECK(check_with(with_plugins("[class.c]\nmodule = \".\"")).find("it is not a file") !=
           std::string::npos);
+    CHECK(check_with(with_plugins("[class.c]\nmodule = \"tool\""))
+              .find("which is no WebAssembly module of version 1") != std::string::npos);
+    directory.write("", "empty");
+    CHECK(check_with(with_plugins("[class.c]\nmodule = \"empty\""))
+              .find("which is no WebAssembly module") != std::string::npos);
+    directory.write(std::string("\0asm\1\0\0\0", 8), "module");
+    CHECK(check_with(with_plugins("[class.c]\nmodule = \"module\"")).empty());
     const std::string own =
         "[plugin.placement]\nbinary = \"" + (directory.path() / "tool").string() + "\"\n";
     CHECK(check_with(with_plugins(own)).find("cannot be run: Permission denied") !=
@@ -189,7 +196,7 @@ TEST_CASE("files_the_configuration_names_must_be_there") {
 TEST_CASE("a_plugin_of_your_own_gets_its_settings_as_written") {
     const Config config = good(
         "[plugin.placement]\nbinary = \"/opt/my policy\"\npolicy = \"best fit\"\n"
-        "[plugin.placement.settings]\nanything = \"10s\"\nn = 0x10\n" +
+        "[plugin.placement.settings]\nanything = \"10s\"\nn = 0x10\nw = 0.5\nf = true\n" +
         std::string(kPlugins));
     const PluginConfig& placement = *config.plugin(Slot::Placement);
     CHECK(placement.binary == "/opt/my policy");
@@ -197,6 +204,8 @@ TEST_CASE("a_plugin_of_your_own_gets_its_settings_as_written") {
     CHECK(placement.policy == "best fit");
     CHECK(placement.setting("anything") == "10s");
     CHECK(placement.setting("n") == "16");
+    CHECK(placement.setting("w") == "0.5");
+    CHECK(placement.setting("f") == "true");
     // A shipped plugin's name with another build of it keeps that plugin's rules.
     const Config build = good("[plugin.placement]\nuse = \"scheduler\"\nbinary = \"/opt/s\"\n" +
                               std::string(kPlugins));
@@ -211,11 +220,36 @@ TEST_CASE("a_plugin_of_your_own_gets_its_settings_as_written") {
               .find("not a list") != std::string::npos);
     CHECK(bad("[plugin.drain]\nbinary = \"/x\"\n[plugin.drain.settings]\na = 2020-01-01")
               .find("date") != std::string::npos);
+    CHECK(bad("[plugin.drain]\nuse = \"nonsense\"")
+              .find("known: \"scheduler\". A plugin of your own needs") != std::string::npos);
     CHECK(bad("[plugin.drain]\npolicy = \"paced\"").find("'plugin.drain.use' is missing") !=
           std::string::npos);
     std::string many = "[plugin.drain]\nbinary = \"/x\"\n[plugin.drain.settings]\n";
     for (int i = 0; i < 65; ++i) many += "k" + std::to_string(i) + " = 1\n";
     CHECK(bad(many).find("at most 64 settings") != std::string::npos);
+}
+
+TEST_CASE("settings_of_shipped_policies_are_judged_as_the_policies_do") {
+    const auto with = [](const std::string& slot, const std::string& policy, const char* settings) {
+        return complaints(with_plugins("[plugin." + slot + "]\nuse = \"scheduler\"\npolicy = \"" +
+                                       policy + "\"\n[plugin." + slot + ".settings]\n" + settings));
+    };
+    CHECK(
+        with("placement", "rendezvous", "in_flight_max = 3") ==
+        "agent.toml:5:1: 'plugin.placement.settings.in_flight_max': policy rendezvous has no such "
+        "setting; it has none\n");
+    CHECK(with("placement", "pinned", "instnace = 3").find("did you mean 'instance'?") !=
+          std::string::npos);
+    CHECK(with("placement", "pinned", "x = 3").find("it has \"instance\", \"node\"") !=
+          std::string::npos);
+    CHECK(with("placement", "pinned", "instance = -1").find("is out of range") !=
+          std::string::npos);
+    CHECK(with("placement", "pinned", "node = \"\"").find("must be a name") != std::string::npos);
+    CHECK(with("drain", "paced", "in_flight_max = 0").find("from 1 to 1024") != std::string::npos);
+    CHECK(with("drain", "paced", "in_flight_max = \"8\"").find("without quotes") !=
+          std::string::npos);
+    CHECK(with("placement", "pinned", "instance = 3\nnode = \"n\"").empty());
+    CHECK(with("drain", "paced", "in_flight_max = 1024").empty());
 }
 
 TEST_CASE("addresses_are_literals_with_a_port") {

@@ -7,6 +7,7 @@
 #include <array>
 #include <climits>
 #include <cstring>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -199,8 +200,9 @@ void Judge::fill_limits(const Values& values, Config& out) {
     limits.stall_grace = millis(values, "stall_grace");
 }
 
-void Judge::must_be_file(const std::string& name, const Value& value, bool executable) {
-    if (!options_->check_files || !value.good) return;
+// False after a complaint, or when there is nothing to look at.
+bool Judge::must_be_file(const std::string& name, const Value& value, bool executable) {
+    if (!options_->check_files || !value.good) return false;
     struct stat facts {};
     std::string wrong;
     const bool found = ::stat(value.text.c_str(), &facts) == 0;
@@ -212,6 +214,20 @@ void Judge::must_be_file(const std::string& name, const Value& value, bool execu
         complaints_->add(value.place,
                          "'" + name + "' names " + printable(value.text) + ", which cannot be " +
                              (executable ? "run: " : "read: ") + wrong);
+    return wrong.empty();
+}
+
+// The head alone; what a node would say of the rest takes the builder, and `holdfast build` asks it.
+void Judge::must_be_wasm(const std::string& name, const Value& value) {
+    if (!must_be_file(name, value, false)) return;
+    constexpr std::string_view kHead("\0asm\1\0\0\0", 8);
+    std::array<char, kHead.size()> head{};
+    std::ifstream(value.text, std::ios::binary).read(head.data(), head.size());
+    if (std::string_view(head.data(), head.size()) != kHead)
+        complaints_->add(value.place,
+                         "'" + name + "' names " + printable(value.text) +
+                             ", which is no WebAssembly module of version 1; `holdfast build "
+                             "FILE` judges a whole module");
 }
 
 void Judge::read_classes(Config& out) {
@@ -245,7 +261,7 @@ ClassConfig Judge::read_class(const Member& member) {
     if (!module.given)
         complaints_->add(member.place,
                          "'" + table + ".module' is missing: the path of the class's wasm module");
-    must_be_file(table + ".module", module, false);
+    must_be_wasm(table + ".module", module);
 
     ClassConfig out;
     out.name = member.key;

@@ -68,11 +68,19 @@ private:
                        const Values& values,
                        PluginConfig& out);
     void read_policy(const Shipped* shipped, const std::string& name, Place place, Values& values);
-    void read_settings(const std::string& name, const Item& settings, PluginConfig& out);
+    void judge_policy_settings(const std::string& name,
+                               const Shipped& shipped,
+                               const std::string& policy,
+                               const Item& settings);
+    void read_settings(const std::string& name,
+                       const Shipped* shipped,
+                       const Item& settings,
+                       PluginConfig& out);
 
     void read_classes(Config& out);
     [[nodiscard]] ClassConfig read_class(const Member& member);
-    void must_be_file(const std::string& name, const Value& value, bool executable);
+    bool must_be_file(const std::string& name, const Value& value, bool executable);
+    void must_be_wasm(const std::string& name, const Value& value);
 
     const Item* root_;
     std::filesystem::path base_;

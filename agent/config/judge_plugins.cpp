@@ -82,7 +82,7 @@ const Shipped* Judge::choose(Slot slot, const Item& table, Place place, const st
             use->place,
             "'" + name + ".use' is \"" + printable(use->text) + "\", which is no " +
                 std::string(slot_name(slot)) + " plugin we ship" +
-                (near ? "; did you mean \"" + *near + "\"?" : "; known: " + list_of(names)) +
+                (near ? "; did you mean \"" + *near + "\"?" : "; known: " + list_of(names) + ".") +
                 " A plugin of your own needs binary = \"/path\"");
     }
     return shipped;
@@ -99,7 +99,7 @@ PluginConfig Judge::read_plugin(Slot slot, const Item& table, Place place, const
     const auto common = slot_rules(slot);
     std::vector<Rule> rules(common.begin(), common.end());
     if (shipped != nullptr) rules.insert(rules.end(), shipped->own.begin(), shipped->own.end());
-    const bool settings_allowed = third_party || (shipped != nullptr && shipped->free_settings);
+    const bool settings_allowed = third_party || (shipped != nullptr && !shipped->policies.empty());
     // Unknown `use`: one complaint is enough, its keys cannot be judged.
     if (shipped == nullptr && !third_party) {
         Item known_only;
@@ -133,7 +133,7 @@ PluginConfig Judge::read_plugin(Slot slot, const Item& table, Place place, const
     for (const Rule& rule : rules) record(name, rule.key, values.find(rule.key)->second);
     if (settings_allowed)
         if (const Item* settings = table_at(&table, "settings", name + ".settings"))
-            read_settings(name + ".settings", *settings, out);
+            read_settings(name + ".settings", shipped, *settings, out);
     if (effective_.size() > before && !values.find("use")->second.given)
         effective_.insert(effective_.begin() + static_cast<std::ptrdiff_t>(before),
                           {name, "use", out.use, {}});
@@ -146,7 +146,8 @@ void Judge::read_policy(const Shipped* shipped,
                         Values& values) {
     Value& policy = values.find("policy")->second;
     if (shipped == nullptr) return;  // a third party names its policies itself
-    const auto known = split_words(shipped->policies);
+    const auto known = shipped->policy_names();
+    if (known.empty()) return;
     if (!policy.given) {
         policy.text = known.front();
         policy.good = true;
@@ -190,7 +191,38 @@ void Judge::finish_plugin(const Shipped* shipped,
             out.settings.emplace_back(std::string(rule.key), value(rule.key)->base_text(rule.type));
 }
 
-void Judge::read_settings(const std::string& name, const Item& settings, PluginConfig& out) {
+// What a policy of ours takes is known here; a node that found out would serve without it.
+void Judge::judge_policy_settings(const std::string& name,
+                                  const Shipped& shipped,
+                                  const std::string& policy,
+                                  const Item& settings) {
+    const auto names = shipped.policy_names();
+    if (std::find(names.begin(), names.end(), policy) == names.end()) return;  // complained about
+    std::vector<std::string> known;
+    for (const Rule& rule : shipped.settings_of(policy)) known.emplace_back(rule.key);
+    for (const Member& member : settings.members) {
+        const auto rules = shipped.settings_of(policy);
+        const auto rule = std::find_if(
+            rules.begin(), rules.end(), [&](const Rule& one) { return one.key == member.key; });
+        if (rule != rules.end()) {
+            static_cast<void>(values_.read(name, *rule, &member));
+            continue;
+        }
+        const auto near = nearest(member.key, known);
+        complaints_->add(member.place,
+                         "'" + name + '.' + printable(member.key) + "': policy " + policy +
+                             " has no such setting; " +
+                             (near            ? "did you mean '" + *near + "'?"
+                              : known.empty() ? "it has none"
+                                              : "it has " + list_of(known)));
+    }
+}
+
+void Judge::read_settings(const std::string& name,
+                          const Shipped* shipped,
+                          const Item& settings,
+                          PluginConfig& out) {
+    if (shipped != nullptr) judge_policy_settings(name, *shipped, out.policy, settings);
     std::size_t bytes = 0;
     for (const Member& member : settings.members) {
         const Item& item = member.value;

@@ -252,5 +252,10 @@ TEST_CASE("all_mistakes_are_told_in_the_files_order_and_at_most_20") {
     CHECK(three.problems[2].line == 5);
     std::string many = "[limits]\n";
     for (int i = 0; i < 50; ++i) many += "k" + std::to_string(i) + " = 1\n";
-    CHECK(check_text(with_plugins(many)).problems.size() == 20);
+    // The first by place, though the class at the end is judged last and the plugin in between.
+    const Checked cut = check_text(with_plugins("[class.\"a/b\"]\nx = 1\n" + many));
+    REQUIRE(cut.problems.size() == 21);
+    CHECK(cut.problems.front().message.find("class 'a/b'") == 0);
+    CHECK(cut.problems[19].line == 22);
+    CHECK(cut.problems.back().text() == "agent.toml: and at least 31 more mistakes");
 }

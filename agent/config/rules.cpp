@@ -117,12 +117,20 @@ constexpr Rule kStorageLocal[] = {
 // 2 to 3 mappings a unit, 65 530 a process.
 constexpr Rule kRuntimeWasm[] = {{"resident_units_max", Type::Count, "20000", 1, 20000}};
 
+// The policies judge again with the same ranges.
+constexpr Rule kPinned[] = {{"instance", Type::Count, {}, 0, UINT32_MAX}, {"node", Type::Label}};
+// 1024: the most residents one window can carry in a record.
+constexpr Rule kPaced[] = {{"in_flight_max", Type::Count, {}, 1, 1024}};
+constexpr ShippedPolicy kPlacementPolicies[] = {
+    {"rendezvous", {}}, {"two-choices", {}}, {"least-loaded", {}}, {"pinned", kPinned}};
+constexpr ShippedPolicy kDrainPolicies[] = {{"paced", kPaced}};
+
 constexpr Shipped kShipped[] = {
-    {"gateway-http", Slot::Gateway, kGatewayHttp, "", false},
-    {"storage-local", Slot::Storage, kStorageLocal, "", false},
-    {"runtime-wasm", Slot::Runtime, kRuntimeWasm, "", false},
-    {"scheduler", Slot::Placement, {}, "rendezvous|two-choices|least-loaded|pinned", true},
-    {"scheduler", Slot::Drain, {}, "paced", true},
+    {"gateway-http", Slot::Gateway, kGatewayHttp, {}},
+    {"storage-local", Slot::Storage, kStorageLocal, {}},
+    {"runtime-wasm", Slot::Runtime, kRuntimeWasm, {}},
+    {"scheduler", Slot::Placement, {}, kPlacementPolicies},
+    {"scheduler", Slot::Drain, {}, kDrainPolicies},
 };
 
 }  // namespace
@@ -176,6 +184,18 @@ const Shipped* find_shipped(Slot slot, std::string_view name) {
     for (const Shipped& one : kShipped)
         if (one.slot == slot && one.name == name) return &one;
     return nullptr;
+}
+
+std::vector<std::string> Shipped::policy_names() const {
+    std::vector<std::string> out;
+    for (const ShippedPolicy& one : policies) out.emplace_back(one.name);
+    return out;
+}
+
+std::span<const Rule> Shipped::settings_of(std::string_view policy) const {
+    for (const ShippedPolicy& one : policies)
+        if (one.name == policy) return one.settings;
+    return {};
 }
 
 std::vector<std::string> shipped_names(Slot slot) {

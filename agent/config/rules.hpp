@@ -57,13 +57,20 @@ inline constexpr Slot kSlots[] = {
 // What every plugin of a slot may have, whoever wrote it.
 [[nodiscard]] std::span<const Rule> slot_rules(Slot slot);
 
-// A plugin of ours. `own` goes to it as settings; free settings only where its policies define them.
+// A policy of ours and what its [plugin.<slot>.settings] may hold; no rule has a default there.
+struct ShippedPolicy {
+    std::string_view name;
+    std::span<const Rule> settings;
+};
+
+// A plugin of ours. `own` goes to it as settings.
 struct Shipped {
     std::string_view name;
     Slot slot;
     std::span<const Rule> own;
-    std::string_view policies;  // "a|b", the first is the default; empty: has none
-    bool free_settings = false;
+    std::span<const ShippedPolicy> policies;  // the first is the default; empty: has none
+    [[nodiscard]] std::vector<std::string> policy_names() const;
+    [[nodiscard]] std::span<const Rule> settings_of(std::string_view policy) const;
 };
 [[nodiscard]] std::span<const Shipped> shipped_plugins();
 [[nodiscard]] const Shipped* find_shipped(Slot slot, std::string_view name);

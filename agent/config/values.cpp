@@ -102,7 +102,8 @@ std::string Value::base_text(Type type) const {
 }
 
 void Complaints::add_for(const std::string& source, Place place, std::string message) {
-    if (problems_.size() < kMax)
+    ++told_;
+    if (problems_.size() < kKeptMax)
         problems_.push_back({source, place.line, place.column, std::move(message)});
 }
 
@@ -110,6 +111,15 @@ std::vector<Problem> Complaints::take() {
     std::stable_sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
         return std::tie(a.line, a.column) < std::tie(b.line, b.column);
     });
+    if (told_ > kMax) {
+        if (problems_.size() > kMax) problems_.resize(kMax);
+        const std::size_t more = told_ - problems_.size();
+        problems_.push_back({file_,
+                             0,
+                             0,
+                             "and at least " + std::to_string(more) +
+                                 (more == 1 ? " more mistake" : " more mistakes")});
+    }
     return std::move(problems_);
 }
 

@@ -27,19 +27,22 @@ struct Value {
     [[nodiscard]] std::string base_text(Type type) const;
 };
 
-// Gathers what is wrong, 20 at most: more would hide the first.
+// Gathers what is wrong and hands out the first 20 by place: more would hide the first.
 class Complaints {
 public:
     static constexpr std::size_t kMax = 20;
+    // Kept at most; a file of 1 MiB can hold half a million mistakes.
+    static constexpr std::size_t kKeptMax = 1000;
     explicit Complaints(std::string file) : file_(std::move(file)) {}
     void add(Place place, std::string message) { add_for(file_, place, std::move(message)); }
     void add_for(const std::string& source, Place place, std::string message);
-    // In the file's order; those of the file as a whole first.
+    // In the file's order, those of the file as a whole first; what was cut is counted in one more.
     [[nodiscard]] std::vector<Problem> take();
 
 private:
     std::string file_;
     std::vector<Problem> problems_;
+    std::size_t told_ = 0;
 };
 
 class ValueReader {

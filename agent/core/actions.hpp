@@ -207,7 +207,7 @@ struct CommandProgress {
 };
 // Bad builds changed: the daemon keeps them across restarts.
 struct RememberBadBuilds {
-    std::vector<std::pair<std::string, std::string>> identity_reason;
+    BadBuilds builds;
 };
 enum class NoteLevel : std::uint8_t { Debug, Info, Warn, Error };
 struct Note {

@@ -10,7 +10,7 @@ constexpr Time kEndStep =
     2 * kSecond;  // a plugin that was told to stop gets this long before it is killed
 }  // namespace
 
-Core::Core(Config config, const Codec& codec, std::map<std::string, std::string> bad_builds)
+Core::Core(Config config, const Codec& codec, BadBuilds bad_builds)
     : env_(std::move(config), codec),
       store_(env_, [this](Handle storage) { supervision_.opened(storage); }),
       supervision_(env_, *this, std::move(bad_builds)),

@@ -21,7 +21,7 @@ namespace hf::core {
 class Core final : private Supervision::Listener {
 public:
     // `bad_builds`: what RememberBadBuilds last said, from an earlier run.
-    Core(Config config, const Codec& codec, std::map<std::string, std::string> bad_builds = {});
+    Core(Config config, const Codec& codec, BadBuilds bad_builds = {});
 
     // Handles one event and appends what is to be done. `now` never goes back.
     void step(Event event, Time now, Actions& out);

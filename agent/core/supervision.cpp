@@ -34,9 +34,7 @@ const char* phase_name(Phase phase) {
     return "gone";
 }
 
-Supervision::Supervision(Env& env,
-                         Listener& listener,
-                         std::map<std::string, std::string> bad_builds)
+Supervision::Supervision(Env& env, Listener& listener, BadBuilds bad_builds)
     : env_(env), listener_(listener), bad_(std::move(bad_builds)) {
     for (const SlotSpec& spec : env_.config.slots) {
         Slot slot;
@@ -51,10 +49,8 @@ void Supervision::start() {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         Slot& slot = slots_[i];
         if (const auto bad = bad_.find(slot.current.identity()); bad != bad_.end()) {
-            slot.reason = "build " + slot.current.label() + " was ended before: " + bad->second +
-                          "; `holdfast plugin reset " + slot.spec.name + "` tries it again";
-            for (Seat& seat : slot.seats) seat.failed = true;
-            env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
+            fail_slot(slot,
+                      "build " + slot.current.label() + " was ended before: " + bad->second.why);
             continue;
         }
         for (std::uint32_t seat = 0; seat < slot.seats.size(); ++seat) start_seat(i, seat);
@@ -138,6 +134,15 @@ void Supervision::greeted(const Greeted& event) {
     if (instance == nullptr || instance->ending) return;
     Slot& slot = slots_[instance->slot];
     if (instance->phase != Phase::Starting) return violated({event.from, "Greet twice"});
+    // A slip of the operator, told by name: either side of a policy binary is a good build for its own slot.
+    const bool other_policy = is_policy(slot) &&
+                              (event.kind == Kind::Placement || event.kind == Kind::Drain) &&
+                              (event.kind != slot.spec.kind || event.policies.empty());
+    if (other_policy) {
+        instance->refused = true;
+        instance->fault = std::string("offers no ") + kind_name(slot.spec.kind) + " policy";
+        return kill(*instance, instance->fault, false);
+    }
     if (event.kind != slot.spec.kind)
         return violated({event.from,
                          std::string("greets as ") + kind_name(event.kind) + ", configured as " +
@@ -217,6 +222,7 @@ void Supervision::exited(const Exited& event) {
     const bool expected = (instance.ending || finished) && instance.fault.empty();
     if (!expected) {
         slot.last_exit = reason;
+        slot.last_exit_build = instance.build.described();
         env_.note(NoteLevel::Warn,
                   "supervision",
                   slot.spec.name + "/" + std::to_string(instance.seat) + " generation " +
@@ -227,7 +233,7 @@ void Supervision::exited(const Exited& event) {
 
     if (instance.part == Instance::Part::Candidate) {
         if (slot.swap) {
-            if (bad_build) brand(instance.build, reason);
+            if (bad_build) brand(slot, instance.build, reason);
             roll_back(slot, reason);
         }
         return;
@@ -238,51 +244,25 @@ void Supervision::exited(const Exited& event) {
     if (ended(slot)) return;
     if (slot.swap && slot.swap->stage == Stage::Full) {
         // The new build was in charge: its death rolls back, an outside SIGKILL brands nothing.
-        if (bad_build) brand(instance.build, reason);
+        if (bad_build) brand(slot, instance.build, reason);
         return roll_back(slot, reason);
     }
     if (bad_.contains(instance.build.identity()) &&
         instance.build.identity() == slot.current.identity())
         return revert_or_fail(slot_no, reason);
-    if (own_end && is_policy(slot) && slot.previous) {
-        if (bad_build) brand(instance.build, reason);
+    const bool swapped_in = slot.current.identity() != slot.spec.build.identity();
+    if (own_end && is_policy(slot) && (swapped_in || fallback(slot) != nullptr)) {
+        if (bad_build) brand(slot, instance.build, reason);
         return revert_or_fail(slot_no, reason);
     }
+    if (is_policy(slot) && instance.refused)
+        return fail_slot(
+            slot,
+            instance.build.label() + " " + reason +
+                "; it would say so again: mend agent.toml and restart the node, or swap");
     const bool healthy = instance.ready != 0 && env_.now - instance.ready >= kHealthy;
     schedule(slot, seat, healthy);
-}
-
-void Supervision::brand(const Build& build, const std::string& why) {
-    if (!bad_.emplace(build.identity(), why).second) return;
-    env_.note(NoteLevel::Error,
-              "supervision",
-              "build " + build.label() + " is remembered as bad: " + why);
-    std::vector<std::pair<std::string, std::string>> all(bad_.begin(), bad_.end());
-    env_.emit(RememberBadBuilds{std::move(all)});
-}
-
-void Supervision::revert_or_fail(std::size_t slot_no, const std::string& why) {
-    Slot& slot = slots_[slot_no];
-    const std::string bad_label = slot.current.label();
-    if (slot.previous && !bad_.contains(slot.previous->identity())) {
-        slot.current = *slot.previous;
-        slot.previous.reset();
-        slot.reason = "reverted from " + bad_label + " to " + slot.current.label() + ": " + why;
-        env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
-        for (std::uint32_t seat = 0; seat < slot.seats.size(); ++seat) {
-            if (slot.seats[seat].main.valid() || ended(slot)) continue;
-            slot.seats[seat].backoff = 0;
-            slot.seats[seat].start_at = env_.now;
-        }
-        return;
-    }
-    slot.reason = "build " + bad_label + " was ended: " + why + "; `holdfast plugin reset " +
-                  slot.spec.name + "` tries it again" +
-                  (is_policy(slot) ? ", the built-in policy decides meanwhile" : "");
-    env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
-    for (Seat& seat : slot.seats) {
-        if (!seat.main.valid()) seat.failed = true;
-    }
+    if (seat.failed && own_end && is_policy(slot)) brand(slot, instance.build, reason);
 }
 
 void Supervision::answered_well(Handle handle) {
@@ -300,8 +280,8 @@ void Supervision::answered_badly(Handle handle, const std::string& why, bool dum
     if (instance == nullptr || !instance->fault.empty()) return;
     const Slot& slot = slots_[instance->slot];
     instance->fault = why;
-    if (is_policy(slot)) brand(instance->build, why);
-    kill(*instance, why, dump);
+    if (is_policy(slot)) brand(slot, instance->build, why);
+    kill(*instance, why, dump || is_policy(slot));
 }
 
 void Supervision::retire(Instance& instance) {

@@ -7,8 +7,12 @@
 // than 5 s after Ready: ten of those in 120 s and the seat is failed, visible, reset by hand.
 //
 // A build that stalls, lies or breaks the ABI is branded: it is not chosen again by itself, also after a restart of the
-// node. A swapped build that crashes by its own fault is branded as well. SIGKILL from outside brands nothing, nor does
-// a build that refuses a policy's name or a setting in words.
+// node. A swapped build that crashes by its own fault is branded as well, and so is a configured policy whose tenth short
+// life was its own fault. SIGKILL from outside brands nothing, nor does a build that refuses a policy's name or a setting
+// in words; a policy that refuses is failed at once, because it would refuse again.
+//
+// In place of a branded policy comes the build before it, else the configured one, else the supervisor's built-in rule;
+// never one that is branded itself.
 // Knows nothing of units or requests; it tells its listener who serves and who is gone.
 #pragma once
 
@@ -98,9 +102,10 @@ public:
         std::optional<Swap> swap;
         std::string reason;  // why the present build is what it is, or why it failed
         std::string last_exit;
+        std::string last_exit_build;  // the build that ended so
     };
 
-    Supervision(Env& env, Listener& listener, std::map<std::string, std::string> bad_builds);
+    Supervision(Env& env, Listener& listener, BadBuilds bad_builds);
 
     void start();
     // Stop everything but storage, or storage too; idempotent.
@@ -143,7 +148,9 @@ public:
     [[nodiscard]] const Instance* find(Handle handle) const;
     [[nodiscard]] const std::vector<Slot>& slots() const { return slots_; }
     [[nodiscard]] const std::map<std::uint64_t, Instance>& instances() const { return instances_; }
-    [[nodiscard]] const std::map<std::string, std::string>& bad_builds() const { return bad_; }
+    [[nodiscard]] const BadBuilds& bad_builds() const { return bad_; }
+    // Why a command for a slot of this name cannot be done: no such slot, or one that this node leaves to the built-in rule.
+    [[nodiscard]] std::string no_slot(const std::string& name) const;
     [[nodiscard]] bool any_alive(Kind kind) const;
 
 private:
@@ -151,7 +158,7 @@ private:
     void schedule(Slot& slot, Seat& seat, bool healthy);
     void start_seat(std::size_t slot_no, std::uint32_t seat_no);
     void kill(Instance& instance, const std::string& why, bool dump);
-    void brand(const Build& build, const std::string& why);
+    void brand(const Slot& slot, const Build& build, const std::string& why);
     void check_reader(Instance& instance);
     void reader_is(Instance& instance, const ProgressIs& event);
     void begin_swap(std::uint64_t command,
@@ -164,7 +171,10 @@ private:
     [[nodiscard]] Time window_end(const Swap& swap) const;
     [[nodiscard]] bool candidates_live(const Swap& swap) const;
     void roll_back(Slot& slot, const std::string& why);
+    // What a slot may go back to from its present build; nullptr when there is nothing good.
+    [[nodiscard]] const Build* fallback(const Slot& slot) const;
     void revert_or_fail(std::size_t slot_no, const std::string& why);
+    void fail_slot(Slot& slot, const std::string& reason);
     void send_test(Slot& slot);
     void test_result(Slot& slot, bool valid, const std::string& why);
     void retire(Instance& instance);
@@ -183,8 +193,8 @@ private:
     Listener& listener_;
     std::vector<Slot> slots_;
     std::map<std::uint64_t, Instance> instances_;  // by generation
-    std::map<std::string, std::string> bad_;       // identity -> why
-    std::map<OpId, std::size_t> tests_;            // generated request -> slot
+    BadBuilds bad_;
+    std::map<OpId, std::size_t> tests_;  // generated request -> slot
     std::uint64_t last_generation_ = 0;
     std::uint64_t test_sequence_ = 0;
     std::set<Kind> ended_kinds_;  // the node stops: these start no more

@@ -86,7 +86,7 @@ TEST_CASE("with_intensity_off_every_death_restarts_at_once_for_ever") {
 TEST_CASE("a_build_remembered_as_bad_is_not_started_until_it_is_reset") {
     const Config config = small_config();
     const std::string identity = config.slots[3].build.identity();
-    Rig rig(config, {{identity, "chose nobody"}});
+    Rig rig(config, {{identity, BadBuild{"placement", "placement/first", "chose nobody"}}});
     CHECK(rig.spawns("placement").empty());
     CHECK(rig.core.ready());  // the built-in policy decides
     const auto id = rig.ask("a", rig.now + kSecond);
@@ -98,7 +98,48 @@ TEST_CASE("a_build_remembered_as_bad_is_not_started_until_it_is_reset") {
     rig.run_for(0);
     CHECK(rig.spawns("placement").size() == 1);
     REQUIRE(rig.all<RememberBadBuilds>().size() == 1);
-    CHECK(rig.all<RememberBadBuilds>()[0].second.identity_reason.empty());
+    CHECK(rig.all<RememberBadBuilds>()[0].second.builds.empty());
+}
+
+TEST_CASE("a_configured_policy_that_refuses_its_settings_is_failed_at_once_and_not_to_blame") {
+    bool refuse = true;
+    Rig rig(small_config(), {}, [&](Rig& self) {
+        self.hook = [&](const Action& action) {
+            const auto* configure = std::get_if<Configure>(&action);
+            if (configure == nullptr || !refuse || configure->to != self.last("placement"))
+                return false;
+            self.feed(ReadyIn{configure->to, false, "no setting \"fil\""});
+            return true;
+        };
+    });
+    rig.run_for(60 * kSecond);
+    CHECK(rig.spawns("placement").size() == 1);
+    CHECK(rig.core.supervision().failed(Kind::Placement));
+    const std::string& reason = rig.core.supervision().slots()[3].reason;
+    CHECK(reason.find("placement/first refused its configuration: no setting \"fil\"") == 0);
+    CHECK(rig.core.supervision().bad_builds().empty());
+    CHECK(rig.core.ready());
+    refuse = false;
+    rig.feed(ResetCommand{1, "placement"});
+    rig.run_for(0);
+    CHECK(rig.serving(Kind::Placement).valid());
+}
+
+TEST_CASE("the_tenth_short_life_of_a_configured_policy_is_remembered_when_it_was_its_own_fault") {
+    for (const bool own_fault : {true, false}) {
+        CAPTURE(own_fault);
+        Rig rig;
+        for (int death = 1; death <= 10; ++death) {
+            REQUIRE(rig.serving(Kind::Placement).valid());
+            rig.die(rig.serving(Kind::Placement), own_fault);
+            const std::size_t before = rig.spawns("placement").size();
+            // Comes back within its back-off and dies young again.
+            while (death < 10 && rig.spawns("placement").size() == before)
+                rig.run_to(rig.core.supervision().next_deadline());
+        }
+        CHECK(rig.core.supervision().failed(Kind::Placement));
+        CHECK(rig.core.supervision().bad_builds().size() == (own_fault ? 1U : 0U));
+    }
 }
 
 TEST_CASE("who_is_not_ready_in_10_s_is_killed_then_and_not_before") {

@@ -1,4 +1,4 @@
-// Swap and roll-back of a slot's build (part of Supervision).
+// Swap, roll-back and the memory of bad builds of a slot (part of Supervision).
 //
 // Starting: candidates beside the old ones, nothing changes for anybody. SelfTest (policies): generated requests.
 // Full: one assignment per seat puts the candidate in charge while the old instance waits; the stage ends after enough
@@ -15,14 +15,31 @@ namespace {
 constexpr std::uint32_t kSelfTests =
     8;  // enough to see a constant lie, too few to delay an operator
 constexpr std::uint32_t kTestCandidates = 4;
+
+// As short as tells it apart from another build in the same sentence.
+std::string named(const Build& build, const Build& beside) {
+    return build.label() == beside.label() ? build.described() : build.label();
+}
 }  // namespace
+
+std::string Supervision::no_slot(const std::string& name) const {
+    for (const Kind kind : {Kind::Placement, Kind::Drain}) {
+        if (name == kind_name(kind))
+            return "this node has no [plugin." + name +
+                   "] and the built-in policy decides; add the table to agent.toml and restart the "
+                   "node";
+    }
+    constexpr std::size_t kNameShown = 64;
+    std::string known;
+    for (const Slot& slot : slots_) known += (known.empty() ? "" : ", ") + slot.spec.name;
+    return "no plugin slot named '" + name.substr(0, kNameShown) + "'; this node has: " + known;
+}
 
 void Supervision::swap(const SwapCommand& command) {
     std::size_t slot_no = 0;
     const Slot* slot = slot_named(command.slot, &slot_no);
     if (slot == nullptr) {
-        env_.emit(
-            CommandDone{command.command, false, "no plugin slot named '" + command.slot + "'"});
+        env_.emit(CommandDone{command.command, false, no_slot(command.slot)});
         return;
     }
     begin_swap(command.command, slot_no, command.build, false);
@@ -32,8 +49,7 @@ void Supervision::rollback(const RollbackCommand& command) {
     std::size_t slot_no = 0;
     const Slot* slot = slot_named(command.slot, &slot_no);
     if (slot == nullptr) {
-        env_.emit(
-            CommandDone{command.command, false, "no plugin slot named '" + command.slot + "'"});
+        env_.emit(CommandDone{command.command, false, no_slot(command.slot)});
     } else if (!slot->previous) {
         env_.emit(CommandDone{
             command.command, false, slot->spec.name + " has no earlier build to go back to"});
@@ -46,21 +62,76 @@ void Supervision::reset(const ResetCommand& command) {
     std::size_t slot_no = 0;
     Slot* slot = slot_named(command.slot, &slot_no);
     if (slot == nullptr) {
-        env_.emit(
-            CommandDone{command.command, false, "no plugin slot named '" + command.slot + "'"});
+        env_.emit(CommandDone{command.command, false, no_slot(command.slot)});
         return;
     }
-    if (bad_.erase(slot->current.identity()) != 0)
-        env_.emit(RememberBadBuilds{{bad_.begin(), bad_.end()}});
+    // All that went wrong here, also those that are not in charge now.
+    const std::size_t forgotten =
+        std::erase_if(bad_, [&](const auto& item) { return item.second.slot == slot->spec.name; });
+    if (forgotten != 0) env_.emit(RememberBadBuilds{bad_});
     slot->reason.clear();
+    bool starts = false;
     for (Seat& seat : slot->seats) {
         seat.failed = false;
         seat.short_lives.clear();
         seat.backoff = 0;
-        if (!seat.main.valid()) seat.start_at = env_.now;
+        if (seat.main.valid()) continue;
+        seat.start_at = env_.now;
+        starts = true;
     }
-    env_.emit(CommandDone{
-        command.command, true, slot->spec.name + " starts afresh with " + slot->current.label()});
+    env_.emit(CommandDone{command.command,
+                          true,
+                          slot->spec.name + (starts ? " starts afresh with " : " goes on with ") +
+                              slot->current.described() + "; " + std::to_string(forgotten) +
+                              (forgotten == 1 ? " bad build" : " bad builds") + " forgotten"});
+}
+
+void Supervision::brand(const Slot& slot, const Build& build, const std::string& why) {
+    if (!bad_.emplace(build.identity(), BadBuild{slot.spec.name, build.described(), why}).second)
+        return;
+    env_.note(NoteLevel::Error,
+              "supervision",
+              "build " + build.described() + " is remembered as bad: " + why);
+    env_.emit(RememberBadBuilds{bad_});
+}
+
+const Build* Supervision::fallback(const Slot& slot) const {
+    for (const Build* build : {slot.previous ? &*slot.previous : nullptr, &slot.spec.build}) {
+        if (build != nullptr && build->identity() != slot.current.identity() &&
+            !bad_.contains(build->identity()))
+            return build;
+    }
+    return nullptr;
+}
+
+void Supervision::fail_slot(Slot& slot, const std::string& reason) {
+    slot.reason = reason + "; `holdfast plugin reset " + slot.spec.name + "` tries it again";
+    if (slot.spec.kind == Kind::Placement && env_.config.limits.place_required)
+        slot.reason += ", what needs a place fails meanwhile";
+    else if (is_policy(slot))
+        slot.reason += ", the built-in policy decides meanwhile";
+    env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
+    for (Seat& seat : slot.seats) {
+        if (!seat.main.valid()) seat.failed = true;
+    }
+}
+
+void Supervision::revert_or_fail(std::size_t slot_no, const std::string& why) {
+    Slot& slot = slots_[slot_no];
+    const Build* const good = fallback(slot);
+    if (good == nullptr)
+        return fail_slot(slot, "build " + slot.current.label() + " was ended: " + why);
+    const Build bad = slot.current;
+    slot.current = Build(*good);  // which may lie in `previous`
+    slot.previous.reset();
+    slot.reason = "reverted from " + named(bad, slot.current) + " to " + named(slot.current, bad) +
+                  ": " + why;
+    env_.note(NoteLevel::Error, "supervision", slot.spec.name + ": " + slot.reason);
+    for (Seat& seat : slot.seats) {
+        if (seat.main.valid() || ended(slot)) continue;
+        seat.backoff = 0;
+        seat.start_at = env_.now;
+    }
 }
 
 void Supervision::begin_swap(std::uint64_t command,
@@ -76,10 +147,8 @@ void Supervision::begin_swap(std::uint64_t command,
         return;
     }
     if (build.identity() == slot.current.identity() && slot.seats[0].main.valid()) {
-        env_.emit(CommandDone{
-            command,
-            false,
-            slot.spec.name + " already runs " + build.label() + " with these settings"});
+        env_.emit(
+            CommandDone{command, false, slot.spec.name + " already runs " + build.described()});
         return;
     }
     Swap swap;
@@ -88,7 +157,7 @@ void Supervision::begin_swap(std::uint64_t command,
     swap.since = env_.now;
     swap.is_rollback = is_rollback;
     slot.swap = std::move(swap);
-    env_.emit(CommandProgress{command, "starting " + build.label()});
+    env_.emit(CommandProgress{command, "starting " + build.described()});
     for (std::uint32_t seat = 0; seat < slot.seats.size(); ++seat)
         slot.swap->candidates.push_back(spawn(slot_no, seat, build, Instance::Part::Candidate));
 }
@@ -223,14 +292,13 @@ void Supervision::finish_swap(Slot& slot) {
     const Swap swap = std::move(*slot.swap);
     slot.swap.reset();
     if (swap.test) tests_.erase(*swap.test);
-    const std::string from = slot.current.label();
+    const std::string from = named(slot.current, swap.build);
     slot.previous = slot.current;
     slot.current = swap.build;
     // The operator asked for it and it did well.
-    if (bad_.erase(swap.build.identity()) != 0)
-        env_.emit(RememberBadBuilds{{bad_.begin(), bad_.end()}});
+    if (bad_.erase(swap.build.identity()) != 0) env_.emit(RememberBadBuilds{bad_});
     slot.reason = std::string(swap.is_rollback ? "rolled back" : "swapped") + " from " + from +
-                  " to " + swap.build.label();
+                  " to " + swap.build.described();
     for (Seat& seat : slot.seats) {
         seat.failed = false;
         seat.backoff = 0;
@@ -249,8 +317,8 @@ void Supervision::roll_back(Slot& slot, const std::string& why) {
     const Swap swap = std::move(*slot.swap);
     slot.swap.reset();
     if (swap.test) tests_.erase(*swap.test);
-    slot.reason = "RolledBack: " + swap.build.label() + " was ended: " + why + "; " +
-                  slot.current.label() + " is in charge";
+    slot.reason = "RolledBack: " + named(swap.build, slot.current) + " was ended: " + why + "; " +
+                  named(slot.current, swap.build) + " is in charge";
     for (std::uint32_t i = 0; i < slot.seats.size(); ++i) {
         Instance* candidate = instance_of(swap.candidates[i]);
         if (candidate != nullptr) {

@@ -221,11 +221,114 @@ TEST_CASE("a_branded_build_that_does_well_when_asked_for_again_is_forgotten_on_d
     rig.feed(SwapCommand{1, "placement", other_policy(rig)});
     REQUIRE(command(rig, 1) != nullptr);
     CHECK_FALSE(command(rig, 1)->ok);
-    CHECK(rig.all<RememberBadBuilds>().back().second.identity_reason.size() == 1);
+    CHECK(rig.all<RememberBadBuilds>().back().second.builds.size() == 1);
     rig.feed(SwapCommand{2, "placement", other_policy(rig)});
     REQUIRE(command(rig, 2) != nullptr);
     CHECK(command(rig, 2)->ok);
-    CHECK(rig.all<RememberBadBuilds>().back().second.identity_reason.empty());
+    CHECK(rig.all<RememberBadBuilds>().back().second.builds.empty());
+}
+
+TEST_CASE("a_policy_that_crashes_after_one_revert_is_branded_and_the_configured_one_comes_back") {
+    Rig rig;
+    Build second = other_policy(rig);
+    Build third = second;
+    third.policy = "third";
+    rig.feed(SwapCommand{1, "placement", second});
+    rig.feed(SwapCommand{2, "placement", third});
+    REQUIRE(command(rig, 2)->ok);
+    rig.run_for(kSecond);
+    rig.die(rig.serving(Kind::Placement), true);
+    rig.run_for(kSecond);
+    const auto& slot = rig.core.supervision().slots()[3];
+    CHECK(slot.current.policy == "second");
+    rig.die(rig.serving(Kind::Placement), true);
+    rig.run_for(kSecond);
+    CHECK(slot.current.policy == "first");
+    CHECK(rig.serving(Kind::Placement).valid());
+    CHECK(rig.core.supervision().bad_builds().size() == 2);
+    CHECK(slot.reason.find("reverted from placement/second to placement/first") == 0);
+
+    // The configured one has nothing better behind it: it starts again, as every plugin does.
+    rig.die(rig.serving(Kind::Placement), true);
+    rig.run_for(kSecond);
+    CHECK(slot.current.policy == "first");
+    CHECK(rig.serving(Kind::Placement).valid());
+    CHECK(rig.core.supervision().bad_builds().size() == 2);
+}
+
+TEST_CASE("with_nothing_good_left_the_built_in_rule_decides_until_a_reset") {
+    const Config config = small_config();
+    Rig rig(config,
+            {{config.slots[3].build.identity(), BadBuild{"placement", "placement/first", "lied"}}});
+    rig.feed(SwapCommand{1, "placement", other_policy(rig)});
+    REQUIRE(command(rig, 1)->ok);
+    const std::size_t spawned = rig.spawns("placement").size();
+    rig.die(rig.serving(Kind::Placement), true);
+    rig.run_for(60 * kSecond);
+    CHECK(rig.spawns("placement").size() == spawned);
+    CHECK_FALSE(rig.serving(Kind::Placement).valid());
+    CHECK(rig.core.supervision().bad_builds().size() == 2);
+    const auto id = rig.ask("a", rig.now + kSecond);
+    REQUIRE(rig.reply(id) != nullptr);
+    CHECK(rig.reply(id)->reason == ReplyReason::Ok);
+    CHECK(rig.core.stats().placed_by_default == 1);
+}
+
+TEST_CASE("a_reset_forgets_every_bad_build_of_its_slot_and_of_no_other") {
+    const BadBuild elsewhere{"drain", "drain/paced", "lied"};
+    Rig rig(small_config(), {{"of drain", elsewhere}});
+    rig.hook = [&](const Action& action) {
+        const auto* place = std::get_if<Place>(&action);
+        if (place == nullptr || !is_test(*place)) return false;
+        rig.feed(PlacedIn{place->to, place->op, false, 4711, ""});
+        return true;
+    };
+    Build other = other_policy(rig);
+    for (const char* value : {"1", "2"}) {
+        other.settings = {{"fill", value}};
+        rig.feed(SwapCommand{1, "placement", other});
+    }
+    CHECK(rig.core.supervision().bad_builds().size() == 3);
+    rig.feed(ResetCommand{2, "placement"});
+    REQUIRE(command(rig, 2) != nullptr);
+    CHECK(command(rig, 2)->text ==
+          "placement goes on with placement/first (build hash-pla, no settings); 2 bad builds "
+          "forgotten");
+    CHECK(rig.core.supervision().bad_builds().size() == 1);
+    CHECK(rig.all<RememberBadBuilds>().back().second.builds.contains("of drain"));
+}
+
+TEST_CASE("what_a_swap_says_names_content_and_settings") {
+    Rig rig;
+    Build other = other_policy(rig);
+    other.settings = {{"fill", "100"}};
+    rig.feed(SwapCommand{1, "placement", other});
+    CHECK(command(rig, 1)->text ==
+          "Full: swapped from placement/first to placement/second (build hash-pla, fill=100)");
+    Build again = other;
+    again.settings.clear();
+    rig.feed(SwapCommand{3, "placement", again});
+    CHECK(command(rig, 3)->text ==
+          "Full: swapped from placement/second (build hash-pla, fill=100) to placement/second "
+          "(build hash-pla, no settings)");
+    rig.feed(RollbackCommand{4, "placement"});
+    rig.feed(SwapCommand{2, "placement", other});
+    CHECK(command(rig, 2)->text ==
+          "placement already runs placement/second (build hash-pla, fill=100)");
+    other.settings = {{"fill", std::string(1000, 'x')}};
+    CHECK(other.described().size() < 300);
+}
+
+TEST_CASE("a_command_for_a_slot_that_the_node_lacks_tells_what_there_is") {
+    Config config = small_config();
+    config.slots.pop_back();
+    Rig rig(config);
+    rig.feed(RollbackCommand{1, "nonsense"});
+    CHECK(command(rig, 1)->text ==
+          "no plugin slot named 'nonsense'; this node has: gateway, storage, runtime, placement");
+    rig.feed(ResetCommand{2, "drain"});
+    CHECK(command(rig, 2)->text.find("this node has no [plugin.drain] and the built-in policy "
+                                     "decides; add the table") == 0);
 }
 
 TEST_CASE("commands_that_cannot_be_done_say_so_at_once") {

@@ -80,7 +80,7 @@ class Rig {
 public:
     // `before`: what the store holds already, see put().
     explicit Rig(Config config = small_config(),
-                 std::map<std::string, std::string> bad = {},
+                 BadBuilds bad = {},
                  const std::function<void(Rig&)>& before = {})
         : core(std::move(config), codec, std::move(bad)) {
         if (before) before(*this);

@@ -33,6 +33,25 @@ std::string Build::identity() const {
     return out;
 }
 
+std::string Build::short_hash() const {
+    constexpr std::size_t kDigits = 8;  // of 32: the builds of one slot, not of the world
+    return binary_hash.substr(0, kDigits);
+}
+
+std::string Build::described() const {
+    constexpr std::size_t kSettingsShown = 200;  // bytes; there may be 8 KiB
+    std::string out = label() + " (build " + short_hash();
+    // What a slot without policies is told stands in agent.toml.
+    if (!policy.empty()) {
+        std::string list;
+        for (const auto& [key, value] : settings)
+            list.append(", ").append(key).append("=").append(value);
+        if (list.size() > kSettingsShown) list = list.substr(0, kSettingsShown) + " ...";
+        out += list.empty() ? ", no settings" : list;
+    }
+    return out + ")";
+}
+
 std::uint64_t Random::next() {
     hi_ = mix64(hi_);
     lo_ += 0x9E3779B97F4A7C15ULL;

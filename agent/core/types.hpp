@@ -36,7 +36,19 @@ struct Build {
     // (binary hash, kind, policy, configuration): two builds with the same identity are the same build.
     [[nodiscard]] std::string identity() const;
     [[nodiscard]] std::string label() const { return policy.empty() ? use : use + "/" + policy; }
+    // The head of the content's hash: enough for a person to tell two builds apart.
+    [[nodiscard]] std::string short_hash() const;
+    // "scheduler/pinned (build 735c1f20, instance=1)": for people; long settings are cut.
+    [[nodiscard]] std::string described() const;
 };
+
+// A build that the node does not choose again by itself.
+struct BadBuild {
+    std::string slot;   // where it went wrong
+    std::string build;  // Build::described()
+    std::string why;
+};
+using BadBuilds = std::map<std::string, BadBuild>;  // by Build::identity()
 
 struct SlotSpec {
     std::string name;  // "gateway", "storage", "runtime", "placement", "drain"

@@ -37,16 +37,19 @@ log::Level level_of(core::NoteLevel level) {
     return log::Level::Error;
 }
 
-std::map<std::string, std::string> load_bad_builds(const Paths& paths) {
-    std::map<std::string, std::string> out;
+core::BadBuilds load_bad_builds(const Paths& paths) {
+    core::BadBuilds out;
     const control::StateFile file(paths.state("bad_builds.json"));
     nlohmann::json document;
     std::string note;
     const auto found = file.load(document, note, [](const nlohmann::json& value) -> Result<void> {
         if (!value.is_object()) return fail(Code::Corrupt, "it is no object");
-        for (const auto& [key, reason] : value.items()) {
-            if (!reason.is_string())
-                return fail(Code::Corrupt, "the reason of " + key + " is no text");
+        for (const auto& [key, bad] : value.items()) {
+            for (const char* part : {"plugin", "build", "why"}) {
+                if (!bad.is_object() || !bad.value(part, nlohmann::json()).is_string())
+                    return fail(Code::Corrupt,
+                                "what is said of " + key + " has no text `" + part + "`");
+            }
         }
         return {};
     });
@@ -54,7 +57,10 @@ std::map<std::string, std::string> load_bad_builds(const Paths& paths) {
         log::error(
             "daemon", "the memory of bad builds cannot be read", {{"why", found.error().message}});
     } else if (*found == control::StateFile::Found::Good) {
-        for (const auto& [key, reason] : document.items()) out[key] = reason.get<std::string>();
+        for (const auto& [key, bad] : document.items())
+            out[key] = {bad["plugin"].get<std::string>(),
+                        bad["build"].get<std::string>(),
+                        bad["why"].get<std::string>()};
     } else if (*found == control::StateFile::Found::SetAside) {
         log::warn("daemon", "the memory of bad builds was set aside", {{"why", note}});
     }
@@ -66,6 +72,7 @@ Daemon::Daemon(config::Config config, Paths paths, control::DataLock lock)
     : config_(std::move(config)),
       paths_(std::move(paths)),
       lock_(std::move(lock)),
+      builds_(paths_.builds()),
       running_(paths_.state("instances")),
       started_(monotonic_ns()) {
     HF_CHECK(uv_loop_init(&loop_) == 0, "a loop can always be made");
@@ -109,9 +116,10 @@ Result<void> Daemon::prepare() {
     HF_ASSIGN(const std::string instance, instance_id(paths_));
     HF_ASSIGN(listeners_, open_listeners(config_));
     HF_ASSIGN(core::Config core_settings,
-              core_config(config_, paths_, listeners_, instance, leftovers.reaped()));
+              core_config(config_, paths_, builds_, listeners_, instance, leftovers.reaped()));
     core_ = std::make_unique<core::Core>(
         std::move(core_settings), records::codec(), load_bad_builds(paths_));
+    forget_unused_builds();
 
     process::Spawner::Options spawn_options;
     spawn_options.jail_binary = paths_.jail();
@@ -281,24 +289,16 @@ void Daemon::act(core::Action& action) {
                 const bool unread = usage.to_plugin_bytes + usage.queued_bytes != 0;
                 step(core::ProgressIs{a.to, link->channel->progress(), unread});
             },
-            [this](const core::CommandDone& a) {
-                const auto it = commands_.find(a.command);
-                if (it == commands_.end()) return;
-                if (a.ok) {
-                    it->second.done({{"text", a.text}});
-                } else {
-                    it->second.fail(fail(Code::Refused, a.text));
-                }
-                commands_.erase(it);
-            },
+            [this](const core::CommandDone& a) { command_done(a); },
             [this](const core::CommandProgress& a) {
                 if (const auto it = commands_.find(a.command); it != commands_.end())
-                    it->second.progress(a.text);
+                    it->second.responder.progress(a.text);
             },
             [this](const core::RememberBadBuilds& a) {
                 nlohmann::json document = nlohmann::json::object();
-                for (const auto& [identity, reason] : a.identity_reason)
-                    document[identity] = reason;
+                for (const auto& [identity, bad] : a.builds)
+                    document[identity] = {
+                        {"plugin", bad.slot}, {"build", bad.build}, {"why", bad.why}};
                 if (auto saved = control::StateFile(paths_.state("bad_builds.json")).save(document);
                     !saved)
                     log::error("daemon",

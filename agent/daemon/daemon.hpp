@@ -18,6 +18,7 @@
 #include "agent/control/control.hpp"
 #include "agent/control/data_lock.hpp"
 #include "agent/core/core.hpp"
+#include "agent/daemon/builds.hpp"
 #include "agent/daemon/setup.hpp"
 #include "agent/loop/loop.hpp"
 #include "agent/metrics/metrics.hpp"
@@ -88,6 +89,8 @@ private:
     // operator.cpp
     void register_operations();
     void swap(const nlohmann::json& request, const control::Responder& responder);
+    void command_done(const core::CommandDone& action);
+    void forget_unused_builds();
     [[nodiscard]] nlohmann::json status_json() const;
     [[nodiscard]] nlohmann::json plugins_json() const;
     [[nodiscard]] nlohmann::json actors_json(const nlohmann::json& request) const;
@@ -103,6 +106,7 @@ private:
     config::Config config_;
     Paths paths_;
     control::DataLock lock_;
+    Builds builds_;
     std::unique_ptr<control::StoreLock> store_lock_;
     std::vector<Listener> listeners_;
     process::InstanceFile running_;
@@ -122,7 +126,11 @@ private:
     core::Actions actions_;            // of the running step; kept for its memory, as is turn_
     std::vector<std::uint64_t> turn_;  // generations to be drained in one round
     bool stepping_ = false;
-    std::map<std::uint64_t, control::Responder> commands_;
+    struct Command {
+        control::Responder responder;
+        std::string slot;
+    };
+    std::map<std::uint64_t, Command> commands_;
     std::uint64_t last_command_ = 0;
     struct LastExit {
         std::uint64_t generation = 0;

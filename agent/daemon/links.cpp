@@ -55,7 +55,7 @@ std::string Daemon::full_name(const Link& link) const {
 process::SpawnSpec Daemon::spec_of(const core::Spawn& action, const Link& link) const {
     process::SpawnSpec spec;
     spec.name = full_name(link);
-    spec.binary = action.build.binary;
+    spec.binary = builds_.file(action.build).string();
     spec.args = {"--kind", core::kind_name(action.kind)};
     // Stable per seat, so that a store's files stay readable for its next generation.
     spec.uid_index = action.handle.index + 1;
@@ -101,6 +101,16 @@ void Daemon::spawn(const core::Spawn& action) {
         exited.spawn_failed = true;
         step(std::move(exited));
     };
+    std::error_code error;
+    if (!std::filesystem::exists(builds_.file(action.build), error)) {
+        // Somebody cleared the directory; the file it came from may still be the same.
+        const auto again = builds_.keep(action.build.binary);
+        if (!again) return failed(again.error().message);
+        if (*again != action.build.binary_hash)
+            return failed("the copy of its build is gone, and " + action.build.binary +
+                          " has changed since (was " + action.build.binary_hash + ", is " + *again +
+                          ")");
+    }
     auto channel = port::Channel::create(
         pool_, sizes_of(action.kind), action.handle.generation, abi_kind(action.kind));
     if (!channel) return failed(channel.error().message);
@@ -260,8 +270,7 @@ void Daemon::exited(Handle handle, const process::ExitReport& report) {
     event.from = handle;
     event.summary = report.summary();
     event.by_fault = report.by_fault() && !report.by_supervisor;
-    event.on_its_own =
-        report.pid != 0 && report.signal == 0 && !report.by_supervisor && report.failure.empty();
+    event.on_its_own = report.on_its_own();
     event.current = link->channel->current_request();
     if (report.exit_code == kForbiddenExit && link->channel->forbidden_syscall() != 0)
         event.by_fault = true;

@@ -13,13 +13,44 @@ using nlohmann::json;
 constexpr std::size_t kActorsPageMax = 1000;
 // A policy is named by a word; the name stands in sentences and in the memory of bad builds.
 constexpr std::size_t kPolicyBytesMax = 64;
+constexpr std::size_t kNameBytesShown = 64;  // the longest name of a class
 
 std::string text_of(const json& request, const char* key) {
     const auto it = request.find(key);
     return it != request.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
-// Puts what the operator set over the build's own settings, within the bounds that hold for agent.toml.
-Result<void> apply_settings(const json& given, core::Build& build) {
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+Settings::iterator find_setting(Settings& settings, const std::string& key) {
+    return std::find_if(settings.begin(), settings.end(), [&](const auto& setting) {
+        return setting.first == key;
+    });
+}
+
+// Takes out what the operator named with `unset`; a slip of the pen is told, not passed over.
+Result<void> remove_settings(const json& keys, Settings& settings) {
+    if (!keys.is_array()) return fail(Code::Invalid, "'unset' must be a list of keys");
+    for (const json& key : keys) {
+        const std::string name = key.is_string() ? key.get<std::string>() : key.dump();
+        const auto at = find_setting(settings, name);
+        if (at != settings.end()) {
+            settings.erase(at);
+            continue;
+        }
+        std::string known;
+        for (const auto& [one, value] : settings) known += (known.empty() ? "" : ", ") + one;
+        return fail(Code::Invalid,
+                    "there is no setting '" + name.substr(0, config::kSettingKeyBytesMax) +
+                        "' to take out; there is " + (known.empty() ? "none" : known));
+    }
+    return {};
+}
+
+// Takes out what is unset and puts what is set over the build's own settings, within the bounds that hold for agent.toml.
+Result<void> apply_settings(const json& request, core::Build& build) {
+    if (const auto unset = request.find("unset"); unset != request.end())
+        HF_TRY(remove_settings(*unset, build.settings));
+    const json given = request.value("settings", json::object());
     if (!given.is_object())
         return fail(Code::Invalid, "'settings' must be an object of keys and values");
     for (const auto& [key, value] : given.items()) {
@@ -32,10 +63,7 @@ Result<void> apply_settings(const json& given, core::Build& build) {
             text.size() > config::kSettingTextBytesMax)
             return fail(Code::Invalid,
                         "a setting must have a key of 1 to 64 bytes and a value of at most 1024");
-        const auto at = std::find_if(
-            build.settings.begin(), build.settings.end(), [&, &name = key](const auto& setting) {
-                return setting.first == name;
-            });
+        const auto at = find_setting(build.settings, key);
         if (at == build.settings.end()) {
             build.settings.emplace_back(key, text);
         } else {
@@ -49,6 +77,18 @@ Result<void> apply_settings(const json& given, core::Build& build) {
     return {};
 }
 
+// What runs and with what.
+json build_json(const core::Build& build) {
+    json settings = json::object();
+    for (const auto& [key, text] : build.settings) settings[key] = text;
+    return {{"use", build.use},
+            {"binary", build.binary},
+            {"build", build.short_hash()},
+            {"binary_hash", build.binary_hash},
+            {"policy", build.policy.empty() ? json(nullptr) : json(build.policy)},
+            {"settings", std::move(settings)}};
+}
+
 }  // namespace
 
 void Daemon::register_operations() {
@@ -57,7 +97,15 @@ void Daemon::register_operations() {
     control_->on("plugins",
                  [this](const json&, const control::Responder& r) { r.done(plugins_json()); });
     control_->on("actors", [this](const json& request, const control::Responder& r) {
-        r.done(actors_json(request));
+        const std::string wanted = text_of(request, "class");
+        if (wanted.empty() || config_.classes.contains(wanted)) return r.done(actors_json(request));
+        std::string known;
+        for (const auto& [name, wasm] : config_.classes)
+            known += (known.empty() ? "" : ", ") + name;
+        r.fail(fail(Code::NotFound,
+                    "class '" + wanted.substr(0, kNameBytesShown) +
+                        "' is not deployed on this node; there is " +
+                        (known.empty() ? "none" : known)));
     });
     control_->on("config-show", [this](const json&, const control::Responder& r) {
         r.done(json::parse(config::show_json(config_)));
@@ -65,56 +113,101 @@ void Daemon::register_operations() {
     control_->on("swap",
                  [this](const json& request, const control::Responder& r) { swap(request, r); });
     control_->on("rollback", [this](const json& request, const control::Responder& r) {
-        commands_.emplace(++last_command_, r);
+        commands_.emplace(++last_command_, Command{r, text_of(request, "plugin")});
         step(core::RollbackCommand{last_command_, text_of(request, "plugin")});
     });
     control_->on("reset", [this](const json& request, const control::Responder& r) {
-        commands_.emplace(++last_command_, r);
+        commands_.emplace(++last_command_, Command{r, text_of(request, "plugin")});
         step(core::ResetCommand{last_command_, text_of(request, "plugin")});
     });
 }
 
-// Starts from the build that runs: what the operator does not name stays as it is. Another policy starts with the
-// settings given here alone, because settings belong to their policy.
+// Starts from the build that runs: what the operator does not name stays as it is. A policy's settings belong to the
+// program and the policy: another of either starts with what is given here alone.
 void Daemon::swap(const json& request, const control::Responder& responder) {
     const std::string name = text_of(request, "plugin");
     const auto& slots = core_->supervision().slots();
     const auto slot = std::find_if(
         slots.begin(), slots.end(), [&](const auto& s) { return s.spec.name == name; });
     if (slot == slots.end())
-        return responder.fail(
-            fail(Code::NotFound, "no plugin slot named '" + name + "'; see `holdfast plugins`"));
+        return responder.fail(fail(Code::NotFound, core_->supervision().no_slot(name)));
+    const bool has_policies =
+        slot->spec.kind == core::Kind::Placement || slot->spec.kind == core::Kind::Drain;
     core::Build build = slot->current;
     const std::string policy = text_of(request, "policy");
     const std::string binary = text_of(request, "binary");
-    if (!policy.empty()) {
-        if (slot->spec.kind != core::Kind::Placement && slot->spec.kind != core::Kind::Drain)
-            return responder.fail(
-                fail(Code::Invalid, name + " has no policies; --binary and --set change it"));
-        if (policy.size() > kPolicyBytesMax)
-            return responder.fail(fail(Code::Invalid, "a policy's name has at most 64 bytes"));
-        if (policy != build.policy) build.settings.clear();
-        build.policy = policy;
-    }
+    const bool fresh = request.value("fresh", json()) == true;
+    if (!has_policies && !policy.empty())
+        return responder.fail(
+            fail(Code::Invalid, name + " has no policies; --binary and --set change it"));
+    if (!has_policies && fresh)
+        return responder.fail(
+            fail(Code::Invalid, name + " has no policy whose settings could be left out"));
+    if (policy.size() > kPolicyBytesMax)
+        return responder.fail(fail(Code::Invalid, "a policy's name has at most 64 bytes"));
+    if (!policy.empty()) build.policy = policy;
+    bool another = false;
     if (!binary.empty()) {
         if (binary.front() != '/')
             return responder.fail(fail(Code::Invalid, "binary must be an absolute path"));
+        const std::string program = std::filesystem::path(binary).filename().string();
+        // agent.toml may have its own name for it.
+        another = program != std::filesystem::path(build.binary).filename().string();
+        if (another) build.use = program;
         build.binary = binary;
-        build.use = std::filesystem::path(binary).filename().string();
     }
-    auto hash = fingerprint(build.binary);
-    if (!hash) return responder.fail(hash.error());
-    build.binary_hash = *hash;
-    if (const auto settings = request.find("settings"); settings != request.end()) {
-        if (auto applied = apply_settings(*settings, build); !applied)
-            return responder.fail(applied.error());
-        if (slot->spec.kind == core::Kind::Storage && settings->contains("path"))
-            return responder.fail(
-                fail(Code::Refused,
-                     "the store's path belongs to the node; it cannot be changed by a swap"));
+    another = another || build.policy != slot->current.policy;
+    if (has_policies && (another || fresh)) build.settings.clear();
+    if (auto applied = apply_settings(request, build); !applied)
+        return responder.fail(applied.error());
+    const auto path_of = [](const core::Build& of) {
+        const auto found = std::find_if(of.settings.begin(), of.settings.end(), [](const auto& s) {
+            return s.first == "path";
+        });
+        return found == of.settings.end() ? std::string() : found->second;
+    };
+    if (slot->spec.kind == core::Kind::Storage && path_of(build) != path_of(slot->current))
+        return responder.fail(fail(
+            Code::Refused, "the store's path belongs to the node; it cannot be changed by a swap"));
+    // Without a binary it is the content that serves, whatever became of the file since.
+    if (!binary.empty()) {
+        auto hash = builds_.keep(build.binary);
+        if (!hash) return responder.fail(hash.error());
+        build.binary_hash = *hash;
     }
-    commands_.emplace(++last_command_, responder);
+    commands_.emplace(++last_command_, Command{responder, name});
     step(core::SwapCommand{last_command_, name, std::move(build)});
+}
+
+void Daemon::command_done(const core::CommandDone& action) {
+    const auto it = commands_.find(action.command);
+    if (it == commands_.end()) return;
+    if (action.ok) {
+        json result = {{"text", action.text}};
+        for (const auto& slot : core_->supervision().slots()) {
+            if (slot.spec.name != it->second.slot) continue;
+            result["plugin"] = slot.spec.name;
+            result.update(build_json(slot.current));
+        }
+        it->second.responder.done(std::move(result));
+    } else {
+        it->second.responder.fail(fail(Code::Refused, action.text));
+    }
+    commands_.erase(it);
+    forget_unused_builds();
+}
+
+void Daemon::forget_unused_builds() {
+    std::set<std::filesystem::path> wanted;
+    for (const auto& slot : core_->supervision().slots()) {
+        for (const core::Build* build : {&slot.spec.build,
+                                         &slot.current,
+                                         slot.previous ? &*slot.previous : nullptr,
+                                         slot.swap ? &slot.swap->build : nullptr}) {
+            if (build != nullptr) wanted.insert(builds_.file(*build));
+        }
+    }
+    builds_.keep_only(wanted);
 }
 
 json Daemon::status_json() const {
@@ -231,35 +324,34 @@ json Daemon::plugins_json() const {
         }
         if (all_failed) state = "failed";
         json bad = json::array();
-        for (const auto& [identity, why] : supervision.bad_builds()) {
-            for (const core::Build* build :
-                 {&slot.current, slot.previous ? &*slot.previous : nullptr}) {
-                if (build != nullptr && build->identity() == identity)
-                    bad.push_back({{"build", build->label()}, {"why", why}});
-            }
+        for (const auto& [identity, what] : supervision.bad_builds()) {
+            if (what.slot == slot.spec.name)
+                bad.push_back({{"build", what.build}, {"why", what.why}});
         }
-        json row = {
-            {"name", slot.spec.name},
-            {"kind", core::kind_name(slot.spec.kind)},
-            {"use", slot.current.use},
-            {"binary", slot.current.binary},
-            {"policy", slot.current.policy.empty() ? json(nullptr) : json(slot.current.policy)},
-            {"previous", slot.previous ? json(slot.previous->label()) : json(nullptr)},
-            {"generation", generation},
-            {"pid", main_pid},
-            {"state", state},
-            {"restarts", restarts},
-            {"last_exit", slot.last_exit.empty() ? json(nullptr) : json(slot.last_exit)},
-            {"reason", slot.reason.empty() ? json(nullptr) : json(slot.reason)},
-            {"bad_builds", bad},
-            {"instances", instances}};
+        json row = {{"name", slot.spec.name},
+                    {"kind", core::kind_name(slot.spec.kind)},
+                    {"previous", slot.previous ? json(slot.previous->described()) : json(nullptr)},
+                    {"generation", generation},
+                    {"pid", main_pid},
+                    {"state", state},
+                    {"restarts", restarts},
+                    {"last_exit", slot.last_exit.empty() ? json(nullptr) : json(slot.last_exit)},
+                    {"last_exit_build",
+                     slot.last_exit.empty() ? json(nullptr) : json(slot.last_exit_build)},
+                    {"reason", slot.reason.empty() ? json(nullptr) : json(slot.reason)},
+                    {"bad_builds", bad},
+                    {"instances", instances}};
+        row.update(build_json(slot.current));
         if (slot.swap)
             row["swap"] = {{"to", slot.swap->build.label()}, {"answers", slot.swap->answers}};
         rows.push_back(std::move(row));
     }
     json remembered = json::array();
-    for (const auto& [identity, why] : supervision.bad_builds())
-        remembered.push_back({{"identity", identity}, {"why", why}});
+    for (const auto& [identity, what] : supervision.bad_builds())
+        remembered.push_back({{"identity", identity},
+                              {"plugin", what.slot},
+                              {"build", what.build},
+                              {"why", what.why}});
     return {{"plugins", rows}, {"remembered_bad_builds", remembered}};
 }
 

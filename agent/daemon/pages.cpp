@@ -1,4 +1,6 @@
 // Pages the gateway serves on the supervisor's behalf: healthz, readyz, metrics (part of Daemon).
+#include <algorithm>
+
 #include "abi/base/clock.hpp"
 #include "agent/daemon/daemon.hpp"
 #include "agent/log/log.hpp"
@@ -8,6 +10,76 @@ namespace hf::daemon {
 namespace {
 // A page must fit the reply the gateway reserved for it.
 constexpr std::size_t kPageBytesMax = 60 * 1024;
+
+// Counted by the core since this start.
+struct Total {
+    const char* name;
+    std::uint64_t core::Stats::*value;
+    const char* help;
+};
+using core::Stats;
+constexpr Total kTotals[] = {
+    {"holdfast_events_accepted_total", &Stats::accepted, "Events taken into a mailbox."},
+    {"holdfast_events_answered_total", &Stats::answered, "Answers given to accepted events."},
+    {"holdfast_events_refused_busy_total",
+     &Stats::refused_busy,
+     "Requests refused with 503 before they were accepted: a mailbox or the node was full."},
+    {"holdfast_events_deadline_total",
+     &Stats::deadline,
+     "Events not answered by their deadline (504): whether they took effect is not known."},
+    {"holdfast_events_undone_total",
+     &Stats::undone,
+     "Events undone after a write of theirs was refused (503)."},
+    {"holdfast_events_redelivered_total",
+     &Stats::redelivered,
+     "Events run again because a runtime instance died."},
+    {"holdfast_events_poisoned_total",
+     &Stats::poisoned,
+     "Events given up with 500 because three runtime instances died on them."},
+    {"holdfast_log_commits_total", &Stats::commits, "Log entries stored."},
+    {"holdfast_log_unknown_total",
+     &Stats::commit_unknown,
+     "Writes whose outcome had to be settled by asking again."},
+    {"holdfast_log_bases_total", &Stats::bases, "Whole states written, each in place of its log."},
+    {"holdfast_units_fenced_total",
+     &Stats::fenced,
+     "Actors lost to another owner of the store; never on a node that has it for itself."},
+    {"holdfast_units_acquired_total", &Stats::acquires, "Holds taken."},
+    {"holdfast_units_loaded_total", &Stats::loads, "Actors read from the store."},
+    {"holdfast_placed_by_policy_total", &Stats::placed_by_policy, "Placements by the policy."},
+    {"holdfast_placed_by_default_total",
+     &Stats::placed_by_default,
+     "Placements by the built-in rule: there was no policy, or it did not answer in time."},
+    {"holdfast_placement_late_total",
+     &Stats::place_late,
+     "Questions a policy did not answer within place_deadline."},
+    {"holdfast_placement_invalid_total",
+     &Stats::place_invalid,
+     "Answers of policies that were no candidate."},
+    {"holdfast_plugin_restarts_total", &Stats::restarts, "Instances started again."},
+    {"holdfast_stale_messages_total",
+     &Stats::stale_messages,
+     "Late messages of what is gone or settled, passed over."},
+};
+
+struct Described {
+    const char* name;
+    const char* help;
+};
+constexpr Described kOthers[] = {
+    {"holdfast_log_lines_folded_total", "Log lines counted into the identical one before them."},
+    {"holdfast_log_lines_capped_total", "Lines of plugins beyond their rate, left out."},
+    {"holdfast_units", "Actors this node knows."},
+    {"holdfast_events_open", "Events accepted and not yet answered."},
+    {"holdfast_ready", "1 while the node serves, as /readyz says."},
+    {"holdfast_uptime_seconds", "Since holdfastd was started."},
+    {"holdfast_bad_builds", "Builds remembered as bad, not chosen again by themselves."},
+    {"holdfast_plugin_failed", "Instances of a plugin that are not started again by themselves."},
+    {"holdfast_link_open_requests", "Requests to an instance without an answer."},
+    {"holdfast_link_queued_bytes", "Bytes that wait for room in an instance's ring."},
+    {"holdfast_runtime_resident", "Actors in the memory of a runtime instance."},
+    {"holdfast_plugin_counter", "What a plugin counts itself, by the name it gives."},
+};
 }  // namespace
 
 void Daemon::answer_query(Link& link, const port::Received& record) {
@@ -38,29 +110,14 @@ void Daemon::answer_query(Link& link, const port::Received& record) {
 }
 
 std::string Daemon::metrics_page() {
-    const core::Stats& stats = core_->stats();
     const auto total = [&](std::string_view name, std::uint64_t value) {
         registry_.counter(name).raise_to(value);
     };
-    total("holdfast_events_accepted_total", stats.accepted);
-    total("holdfast_events_answered_total", stats.answered);
-    total("holdfast_events_refused_busy_total", stats.refused_busy);
-    total("holdfast_events_deadline_total", stats.deadline);
-    total("holdfast_events_undone_total", stats.undone);
-    total("holdfast_events_redelivered_total", stats.redelivered);
-    total("holdfast_events_poisoned_total", stats.poisoned);
-    total("holdfast_log_commits_total", stats.commits);
-    total("holdfast_log_unknown_total", stats.commit_unknown);
-    total("holdfast_log_bases_total", stats.bases);
-    total("holdfast_units_fenced_total", stats.fenced);
-    total("holdfast_units_acquired_total", stats.acquires);
-    total("holdfast_units_loaded_total", stats.loads);
-    total("holdfast_placed_by_policy_total", stats.placed_by_policy);
-    total("holdfast_placed_by_default_total", stats.placed_by_default);
-    total("holdfast_placement_late_total", stats.place_late);
-    total("holdfast_placement_invalid_total", stats.place_invalid);
-    total("holdfast_plugin_restarts_total", stats.restarts);
-    total("holdfast_stale_messages_total", stats.stale_messages);
+    for (const Total& one : kTotals) {
+        registry_.describe(one.name, one.help);
+        total(one.name, core_->stats().*one.value);
+    }
+    for (const Described& one : kOthers) registry_.describe(one.name, one.help);
     const log::Stats lines = log::stats();
     total("holdfast_log_lines_folded_total", lines.folded);
     total("holdfast_log_lines_capped_total", lines.capped);
@@ -69,6 +126,14 @@ std::string Daemon::metrics_page() {
         .set(static_cast<std::int64_t>(core_->units().accepted_open()));
     registry_.gauge("holdfast_ready").set(core_->ready() ? 1 : 0);
     registry_.gauge("holdfast_uptime_seconds").set((monotonic_ns() - started_) / core::kSecond);
+    const auto& supervision = core_->supervision();
+    registry_.gauge("holdfast_bad_builds")
+        .set(static_cast<std::int64_t>(supervision.bad_builds().size()));
+    for (const auto& slot : supervision.slots()) {
+        const auto failed = std::count_if(
+            slot.seats.begin(), slot.seats.end(), [](const auto& one) { return one.failed; });
+        registry_.gauge("holdfast_plugin_failed", {{"plugin", slot.spec.name}}).set(failed);
+    }
     for (const auto& [generation, link] : links_) {
         const std::string seat = std::to_string(link->seat);
         const metrics::Label plugin{"plugin", link->slot};

@@ -15,7 +15,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "abi/base/hash.hpp"
 #include "abi/base/unique_fd.hpp"
 #include "agent/control/state_file.hpp"
 
@@ -25,8 +24,6 @@ namespace {
 
 // As many as a burst of new clients while the gateway restarts (a few ms); the kernel caps it at somaxconn.
 constexpr int kBacklog = 1024;
-// The largest binary that is read to tell it from others, on the loop: a quarter of a second. Ours have 2 to 17 MB.
-constexpr std::uint64_t kBinaryBytesMax = 256ULL << 20U;
 
 std::string read_line(const char* path) {
     std::ifstream in(path);
@@ -140,46 +137,14 @@ Result<std::vector<Listener>> open_listeners(const config::Config& config) {
     return out;
 }
 
-Result<std::string> fingerprint(const std::filesystem::path& binary) {
-    // The operator may name anything: what is no plain file could block the loop for ever, or have no end.
-    const UniqueFd in(::open(binary.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-    if (!in.valid()) return fail_errno(errno, "cannot read the binary " + binary.string());
-    struct stat facts {};
-    if (::fstat(in.get(), &facts) != 0)
-        return fail_errno(errno, "cannot read the binary " + binary.string());
-    if (!S_ISREG(facts.st_mode))
-        return fail(Code::Invalid, "the binary " + binary.string() + " is no plain file");
-    if ((facts.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0)
-        return fail(Code::Invalid, "the binary " + binary.string() + " is not executable");
-    std::uint64_t first = 0xCBF29CE484222325ULL;
-    std::uint64_t second = 0x9E3779B97F4A7C15ULL;
-    std::uint64_t total = 0;
-    std::vector<char> block(1U << 20U);
-    for (;;) {
-        const ssize_t read = ::read(in.get(), block.data(), block.size());
-        if (read < 0 && errno == EINTR) continue;
-        if (read < 0) return fail_errno(errno, "cannot read the binary " + binary.string());
-        if (read == 0) break;
-        const auto got = static_cast<std::size_t>(read);
-        total += got;
-        if (total > kBinaryBytesMax)
-            return fail(Code::Invalid, "the binary " + binary.string() + " is larger than 256 MiB");
-        for (std::size_t i = 0; i < got; i += 8) {
-            std::uint64_t word = 0;
-            std::memcpy(&word, block.data() + i, std::min<std::size_t>(8, got - i));
-            first = (first ^ word) * 0x100000001B3ULL;
-            second = mix64(second ^ word);
-        }
-    }
-    return hex(first) + hex(second ^ total);
-}
-
-Result<core::Build> build_of(const config::PluginConfig& plugin, const Paths& paths) {
+Result<core::Build> build_of(const config::PluginConfig& plugin,
+                             const Paths& paths,
+                             const Builds& builds) {
     core::Build build;
     build.use = plugin.use;
     build.binary =
         plugin.binary.empty() ? (paths.bin / plugin.use).string() : plugin.binary.string();
-    HF_ASSIGN(build.binary_hash, fingerprint(build.binary));
+    HF_ASSIGN(build.binary_hash, builds.keep(build.binary));
     build.policy = plugin.policy;
     build.settings = plugin.settings;
     return build;
@@ -193,6 +158,7 @@ std::filesystem::path store_dir(const config::Config& config) {
 
 Result<core::Config> core_config(const config::Config& config,
                                  const Paths& paths,
+                                 const Builds& builds,
                                  const std::vector<Listener>& listeners,
                                  const std::string& instance_id,
                                  bool leftovers_reaped) {
@@ -232,7 +198,7 @@ Result<core::Config> core_config(const config::Config& config,
         spec.name = std::string(config::slot_name(slot));
         spec.kind = kind_of(slot);
         spec.instances = plugin.instances;
-        HF_ASSIGN(spec.build, build_of(plugin, paths));
+        HF_ASSIGN(spec.build, build_of(plugin, paths, builds));
         // Other runtimes say themselves when they are full.
         if (slot == config::Slot::Runtime && plugin.use == "runtime-wasm")
             limits.resident_units_max = static_cast<std::uint32_t>(

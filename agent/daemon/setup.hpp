@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "abi/base/unique_fd.hpp"
 #include "agent/config/config.hpp"
 #include "agent/core/types.hpp"
+#include "agent/daemon/builds.hpp"
 
 namespace hf::daemon {
 
@@ -28,6 +28,7 @@ struct Paths {
         return data / "state" / name;
     }
     [[nodiscard]] std::filesystem::path modules() const { return data / "modules"; }
+    [[nodiscard]] std::filesystem::path builds() const { return data / "builds"; }
     [[nodiscard]] std::filesystem::path dumps() const { return data / "dumps"; }
 };
 
@@ -51,17 +52,17 @@ struct BuiltModule {
     std::string file;  // inside the runtime's jail
 };
 
-// A content fingerprint (not a signature) of a binary, for the memory of bad builds.
-Result<std::string> fingerprint(const std::filesystem::path& binary);
-
-// The build a slot starts with, or the one `swap` asks for.
-Result<core::Build> build_of(const config::PluginConfig& plugin, const Paths& paths);
+// The build a slot starts with, its content kept.
+Result<core::Build> build_of(const config::PluginConfig& plugin,
+                             const Paths& paths,
+                             const Builds& builds);
 
 // The host directory of storage-local's environment; empty for other storage plugins.
 [[nodiscard]] std::filesystem::path store_dir(const config::Config& config);
 
 Result<core::Config> core_config(const config::Config& config,
                                  const Paths& paths,
+                                 const Builds& builds,
                                  const std::vector<Listener>& listeners,
                                  const std::string& instance_id,
                                  bool leftovers_reaped);

@@ -61,6 +61,10 @@ std::string ExitReport::summary() const {
     return text;
 }
 
+bool ExitReport::on_its_own() const {
+    return started && signal == 0 && !by_supervisor && failure.empty();
+}
+
 bool ExitReport::by_fault() const {
     if (!syscall.empty()) return true;
     if (by_supervisor) return false;

@@ -166,7 +166,8 @@ void Running::take_report(BytesView bytes, UniqueFd fd) {
             break;
         case layout::JailReportKind::Born:
             plugin_pidfd_ = std::move(fd);
-            report_.pid = pid_of(plugin_pidfd_.get());
+            report_.started = true;
+            report_.pid = pid_of(plugin_pidfd_.get());  // 0 when it is gone already
             // A failure costs the care for stopped jails, nothing else.
             if (auto watching = Watch::readable(loop_,
                                                 plugin_pidfd_.get(),
@@ -181,6 +182,7 @@ void Running::take_report(BytesView bytes, UniqueFd fd) {
         case layout::JailReportKind::Failed:
             told_end_ = true;
             if (report_.failure.empty()) report_.failure = report->text;
+            report_.started = false;
             report_.pid = 0;
             break;
         case layout::JailReportKind::Ended:
@@ -214,7 +216,7 @@ void Running::jail_ended() {
     if (!told_end_) {
         // It was killed, and its plugin with it: by its pid namespace, or by pdeathsig.
         if (status) take_wait_status(report_, status.value());
-        if (report_.pid == 0 && report_.failure.empty() && !report_.by_supervisor)
+        if (!report_.started && report_.failure.empty() && !report_.by_supervisor)
             report_.failure = "the jail ended before it started the plugin";
     }
     plugin_watch_.reset();

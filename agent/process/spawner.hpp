@@ -47,7 +47,9 @@ struct SpawnSpec {
 // How a process ended. Words are ready for an operator.
 struct ExitReport {
     std::string name;
-    pid_t pid = 0;       // of the plugin as the host sees it, 0 if it never started
+    bool started = false;  // the plugin was born
+    pid_t pid =
+        0;  // of the plugin as the host sees it; 0 also when it was gone before anybody looked
     int exit_code = -1;  // valid when signal == 0
     int signal = 0;
     bool by_supervisor = false;  // we sent the signal
@@ -59,6 +61,8 @@ struct ExitReport {
     [[nodiscard]] std::string summary() const;
     // Died of its own fault in a way that may be blamed on a request: SEGV, BUS, ILL, FPE, ABRT, SYS, or OOM kill.
     [[nodiscard]] bool by_fault() const;
+    // It started, and left without a signal and without being asked by one.
+    [[nodiscard]] bool on_its_own() const;
 };
 
 class Process {

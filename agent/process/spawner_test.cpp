@@ -31,6 +31,24 @@ TEST_CASE("a plugin runs under the jail and its end is reported") {
     CHECK_FALSE(outcome.report.by_fault());
 }
 
+TEST_CASE("a plugin that was gone before anybody looked left by itself all the same") {
+    for (const bool host_pids : {false, true}) {
+        CAPTURE(host_pids);
+        Room room;
+        Outcome outcome;
+        auto process = room.start(
+            {.probe = {"exit", "7"}, .profile = "storage-local", .host_pids = host_pids}, outcome);
+        REQUIRE(process.ok());
+        // The loop hears nothing until the jail, which reaps its plugin first, has ended too.
+        siginfo_t info{};
+        const auto jail = static_cast<id_t>(process.value()->jail_pid());
+        REQUIRE(::waitid(P_PID, jail, &info, WEXITED | WNOWAIT) == 0);
+        REQUIRE(room.loop.until([&] { return outcome.calls > 0; }));
+        CHECK(outcome.report.exit_code == 7);
+        CHECK(outcome.report.on_its_own());
+    }
+}
+
 TEST_CASE("the last stderr line without its newline is in the summary") {
     Room room;
     const Outcome outcome = room.run({.probe = {"no-newline"}});

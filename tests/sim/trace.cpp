@@ -71,7 +71,7 @@ struct Line {
         return "command " + number(a.command) + ": " + a.text;
     }
     std::string operator()(const core::RememberBadBuilds& a) const {
-        return "bad builds: " + number(a.identity_reason.size());
+        return "bad builds: " + number(a.builds.size());
     }
     std::string operator()(const core::Note& a) const { return "note " + a.room + ": " + a.text; }
     std::string operator()(const core::ExitNode& a) const {

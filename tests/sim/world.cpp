@@ -221,9 +221,7 @@ void World::carry_out(core::Action& action) {
             },
             [&](core::CommandDone& done) { command_done(done); },
             [&](core::CommandProgress&) {},
-            [&](core::RememberBadBuilds& bad) {
-                bad_builds_ = {bad.identity_reason.begin(), bad.identity_reason.end()};
-            },
+            [&](core::RememberBadBuilds& bad) { bad_builds_ = std::move(bad.builds); },
             [&](core::Note& note) {
                 // The bucket is sound: a load that finds otherwise has read it wrongly.
                 for (const char* claim : {"has a hole",

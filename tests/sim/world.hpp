@@ -115,7 +115,7 @@ private:
     std::unique_ptr<core::Core> core_;
     std::uint64_t life_ = 0;
     std::map<std::uint64_t, std::unique_ptr<Instance>> instances_;  // of this life, by generation
-    std::map<std::string, std::string> bad_builds_;
+    core::BadBuilds bad_builds_;
     bool stepping_ = false;
     bool faults_ = true;
     bool disk_full_ = false;

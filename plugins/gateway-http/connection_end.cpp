@@ -49,8 +49,9 @@ void Connection::on_written(int status) {
     empty(sending_);
     if (is_closed()) return;
     if (status < 0) return close();
+    if (socket_ != nullptr) socket_->written();
     flush();
-    if (is_closed() || writing_ || phase_ >= Phase::Ending) return;
+    if (is_closed() || writing_ || phase_ >= Phase::Socket) return;
     wait_for_phase();
     parse_kept();
     flush();
@@ -84,13 +85,19 @@ void Connection::drop_request(bool tell) {
         // At the end of its input it was counted and told already.
         const bool news = tell && !end_of_input_;
         if (news) server_.counters().add(Count::ClientsGone);
-        requests.leave(*this, news);
+        leave_request(news);
     } else if (draft_ != nullptr) {
         // A body on its way: its draft stands for its place, so that the place is given back once, however often the
         // connection ends.
         requests.give_back();
         requests.drop_draft(std::move(draft_));
     }
+}
+
+// A WebSocket that is accepted after this is told to be closed by Requests.
+void Connection::leave_request(bool tell) {
+    server_.requests().leave(*this, tell);
+    upgrading_.reset();
 }
 
 // ---- time
@@ -101,7 +108,10 @@ void Connection::wait(Wait wait) {
 }
 
 void Connection::wait_for_phase() {
-    if (writing_ && phase_ != Phase::Waiting) return wait(Wait::Write);
+    // A WebSocket's waits are its own.
+    if (phase_ == Phase::Socket) return;
+    if (writing_ && phase_ != Phase::Waiting)
+        return wait(socket_ == nullptr ? Wait::Write : Wait::Close);
     switch (phase_) {
         case Phase::Idle:
             return wait(server_.sheds() ? Wait::Shed : fresh_ ? Wait::Head : Wait::Idle);
@@ -113,6 +123,7 @@ void Connection::wait_for_phase() {
         case Phase::Ending:
             return wait(Wait::Write);
         case Phase::Waiting:
+        case Phase::Socket:
         case Phase::Lingering:
         case Phase::Closed:
             return;
@@ -142,7 +153,7 @@ void Connection::time_is_up(Wait wait) {
             // What never reached the supervisor has had no effect; of the rest nobody knows.
             const bool asked = !Requests::is_queued(*this);
             server_.counters().add(Count::TimedOutRequest);
-            server_.requests().leave(*this, true);
+            leave_request(true);
             answer_locally(asked ? no_answer() : no_credit());
             request_done();
             parse_kept();
@@ -153,6 +164,14 @@ void Connection::time_is_up(Wait wait) {
             return close();
         case Wait::Linger:
             return close();
+        case Wait::Ping:
+        case Wait::Pong:
+        case Wait::Close:
+            if (phase_ != Phase::Socket) return close();
+            socket_->time_is_up(wait);
+            break;
+        case Wait::Taken:
+            break;
     }
     flush();
 }
@@ -177,6 +196,7 @@ void Connection::body_is_slow() {
 }
 
 void Connection::shed() {
+    if (phase_ == Phase::Socket) return socket_->shed();
     if (phase_ == Phase::Idle && !writing_) wait(Wait::Shed);
 }
 
@@ -185,7 +205,7 @@ void Connection::give_up() {
     switch (phase_) {
         case Phase::Waiting: {
             const bool asked = !Requests::is_queued(*this);
-            server_.requests().leave(*this, false);
+            leave_request(false);
             answer_locally(asked ? no_answer() : ends_now());
             phase_ = Phase::Idle;
             end();
@@ -202,6 +222,12 @@ void Connection::give_up() {
         case Phase::Idle:
         case Phase::Discard:
             end();
+            break;
+        case Phase::Socket:
+            // The client may have been told before; now nobody waits for its answer any more.
+            socket_->shed();
+            socket_->gone();
+            end_socket();
             break;
         case Phase::Ending:
         case Phase::Lingering:

@@ -78,8 +78,18 @@ Result<void> Gateway::configure(const abi::Configure& configure, sdk::Context& c
 }
 
 void Gateway::handle(const sdk::Message& message) {
-    if (message.type == abi::Body::Reply || message.type == abi::Body::Queried)
-        server_->answer(message);
+    switch (message.type) {
+        case abi::Body::Reply:
+        case abi::Body::Queried:
+        case abi::Body::SocketTaken:
+            return server_->answer(message);
+        case abi::Body::SocketSend:
+            return server_->socket_send(message.as<abi::SocketSend>());
+        case abi::Body::CloseSocket:
+            return server_->socket_close(message.as<abi::CloseSocket>());
+        default:
+            return;
+    }
 }
 
 void Gateway::batch_done() {

@@ -250,7 +250,8 @@ TEST_CASE("client_does_not_read_what_its_actor_says") {
 }
 
 TEST_CASE("all sockets together keep no more than their bound") {
-    TestSupervisor supervisor(options({{"sockets_memory_max", "1048576"}}));
+    TestSupervisor supervisor(
+        options({{"sockets_memory_max", "1048576"}, {"close_timeout", "300"}}));
     // Each sends most of a message and stops there.
     const std::string most = frame(kBinary, std::string(40'000, 'x'), {.fin = false});
     std::vector<std::unique_ptr<WsClient>> clients;

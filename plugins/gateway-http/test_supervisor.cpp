@@ -63,6 +63,7 @@ std::string describe_event(BytesView event, std::string_view& body) {
 }
 
 TestSupervisor::TestSupervisor(const Options& options) : options_(options) {
+    if (const char* const other = std::getenv("HOLDFAST_TEST_GATEWAY")) options_.binary = other;
     listener_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     bell_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const int one = 1;
@@ -81,7 +82,7 @@ TestSupervisor::TestSupervisor(const Options& options) : options_(options) {
     auto created = port::Channel::create(pool_, options.sizes, kGeneration, abi::Kind::Gateway);
     HF_CHECK(created.ok(), "a test needs a link");
     channel_ = std::move(created).value();
-    child_ = rig::Child(options.binary, {"--kind", "gateway"}, channel_->take_plugin_end());
+    child_ = rig::Child(options_.binary, {"--kind", "gateway"}, channel_->take_plugin_end());
     HF_CHECK(channel_->attach({{"listener0", listener_.get()}}).ok(), "a test needs a link");
     thread_ = std::thread([this] { run(); });
     wait_until([this](const Seen&) { return ready_ || !error_.empty(); });

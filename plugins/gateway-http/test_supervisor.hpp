@@ -45,7 +45,7 @@ std::string describe_event(BytesView event, std::string_view& body);
 class TestSupervisor {
 public:
     struct Options {
-        std::string binary;
+        std::string binary;  // HOLDFAST_TEST_GATEWAY in the environment wins over it
         std::vector<std::pair<std::string, std::string>> settings;
         std::uint16_t port = 0;                          // 0: the system chooses
         port::ChannelSizes sizes{4U << 20U, 4U << 20U};  // as the daemon gives a gateway

@@ -78,7 +78,7 @@ def make(name, root, out):
 def passes(test, case, gateway=None):
     env = {**os.environ, **({"HOLDFAST_TEST_GATEWAY": str(gateway)} if gateway else {})}
     try:
-        done = subprocess.run([test, f"--test-case={case}"], env=env, capture_output=True, text=True, timeout=TIMEOUT_S,
+        done = subprocess.run([test, f"--test-case={case}", "--abort-after=1"], env=env, capture_output=True, text=True, timeout=TIMEOUT_S,
                               check=False)
     except subprocess.TimeoutExpired:
         return False

@@ -56,6 +56,7 @@ void TestSupervisor::handle_message(std::uint64_t id, const abi::SocketMessage& 
     {
         const std::lock_guard lock(mutex_);
         seen_.messages.push_back((message.binary() ? 'b' : 't') + text);
+        seen_.heard.push_back(seen_.messages.back());
         is_slow = text.starts_with("slow") || !slow_.empty();
         if (is_slow) {
             seen_.two_at_once =
@@ -92,6 +93,7 @@ void TestSupervisor::obey(std::uint64_t id, std::uint64_t connection, const std:
 
 void TestSupervisor::handle_closed(const abi::SocketClosed& closed) {
     const std::lock_guard lock(mutex_);
+    seen_.heard.push_back("c" + std::to_string(closed.code()));
     seen_.closed.push_back({closed.connection(),
                             closed.code(),
                             closed.reason() == nullptr ? "" : closed.reason()->str()});

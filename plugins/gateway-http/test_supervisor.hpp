@@ -86,6 +86,7 @@ public:
         std::uint64_t open_messages = 0;    // not taken yet
         bool two_at_once = false;           // of one WebSocket: must never be
         std::vector<Closed> closed;
+        std::vector<std::string> heard;  // messages, and "c<code>" for closes, in order
     };
     [[nodiscard]] Seen seen();
     // Waits until `done`, looking whenever the thread has seen something; false when the time is up.

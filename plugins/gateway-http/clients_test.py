@@ -8,8 +8,11 @@ import contextlib
 import os
 import re
 import shutil
+import socket as sockets
+import ssl
 import subprocess
 import sys
+import tempfile
 import unittest
 
 try:
@@ -34,11 +37,19 @@ class Driver:
             raise AssertionError(f"the gateway did not start: {line!r}")
         self.address = found.group(1)
 
+        self.port = int(self.address.rsplit(":", 1)[1])
+
     def ws(self, path):
         return f"ws://{self.address}{path}"
 
+    def wss(self, path):
+        return f"wss://{self.address}{path}"
+
     def http(self, path):
         return f"http://{self.address}{path}"
+
+    def https(self, path):
+        return f"https://{self.address}{path}"
 
     def end(self):
         """Its last words as {name: value}; `closed` is the list of codes."""
@@ -191,6 +202,140 @@ class Curl(unittest.TestCase):
             self.assertNotIn(b"wasmkeep", body)
 
 
+@unittest.skipIf(shutil.which("openssl") is None, "openssl is not installed")
+class Tls(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.certificate = os.path.join(cls.directory.name, "certificate.pem")
+        cls.key = os.path.join(cls.directory.name, "key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
+                        "-keyout", cls.key, "-out", cls.certificate], check=True, capture_output=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    def driver(self, *settings):
+        return driver(f"tls_certificate={self.certificate}", f"tls_key={self.key}", *settings)
+
+    def context(self, **attributes):
+        made = ssl.create_default_context(cafile=self.certificate)
+        for name, value in attributes.items():
+            setattr(made, name, value)
+        return made
+
+    def connect(self, made, context):
+        raw = sockets.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S)
+        try:
+            # An end without the peer's word for it is an error.
+            return context.wrap_socket(raw, server_hostname="127.0.0.1", suppress_ragged_eofs=False)
+        except Exception:
+            raw.close()
+            raise
+
+    def test_curl(self):
+        with self.driver() as made:
+            self.assertEqual(curl("--cacert", self.certificate, made.https("/actor/fixed/a"))[0], 200)
+            body = "b" * 49152
+            answer = curl("--cacert", self.certificate, "-H", "Expect:", "-d", body, made.https("/actor/body/a"))
+            self.assertEqual((answer[0], answer[2].decode()), (200, body))
+            self.assertEqual(curl("--cacert", self.certificate, *upgrade(), made.https("/actor/status/403"))[0], 403)
+
+    @unittest.skipIf(websockets is None, "python3-websockets is not installed")
+    def test_websockets(self):
+        async def client(made):
+            async with websockets.connect(made.wss("/actor/chat/a"), ssl=self.context(), max_size=None) as socket:
+                for message in ("hello", "x" * 49152, b"y" * 49152):
+                    await socket.send(message)
+                    self.assertEqual(await socket.recv(), message)
+                await socket.send("!flood 20 40000")
+                for _ in range(20):
+                    self.assertEqual(await socket.recv(), b"f" * 40000)
+                await socket.send("!close 4001 bye")
+                with self.assertRaises(websockets.ConnectionClosed):
+                    await socket.recv()
+                self.assertEqual(socket.close_code, 4001)
+        with self.driver() as made:
+            asyncio.run(asyncio.wait_for(client(made), PATIENCE_S))
+            self.assertEqual(made.end()["closed"], [4001])
+
+    def test_versions_protocols_and_tickets(self):
+        with self.driver() as made:
+            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+                context = self.context(minimum_version=version, maximum_version=version)
+                context.set_alpn_protocols(["h2", "http/1.1"])
+                with self.connect(made, context) as client:
+                    self.assertEqual(client.selected_alpn_protocol(), "http/1.1")
+                    client.sendall(b"GET /actor/fixed/a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+                    answer = b""
+                    while piece := client.recv(65536):
+                        answer += piece
+                    # The end was said, or recv had raised.
+                    self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), answer)
+                    self.assertFalse(client.session.has_ticket)
+            context = self.context()
+            context.set_alpn_protocols(["h2"])
+            with self.assertRaisesRegex(ssl.SSLError, "(?i)no.application.protocol"):
+                self.connect(made, context)
+            old = self.context()
+            old.set_ciphers("DEFAULT:@SECLEVEL=0")
+            old.minimum_version = ssl.TLSVersion.TLSv1
+            old.maximum_version = ssl.TLSVersion.TLSv1_1
+            with self.assertRaisesRegex(ssl.SSLError, "(?i)protocol.version"):
+                self.connect(made, old)
+
+    def test_handshakes_that_do_not_end(self):
+        with self.driver("header_timeout=300") as made:
+            for sent in (b"", b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"):
+                with sockets.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S) as client:
+                    client.sendall(sent)
+                    try:
+                        while client.recv(65536):
+                            pass
+                    except ConnectionResetError:
+                        pass
+            self.assertEqual(curl("--cacert", self.certificate, made.https("/actor/fixed/a"))[0], 200)
+
+    def test_byte_by_byte(self):
+        with self.driver() as made:
+            inside, outside = ssl.MemoryBIO(), ssl.MemoryBIO()
+            client = self.context().wrap_bio(inside, outside, server_hostname="127.0.0.1")
+            with sockets.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S) as raw:
+                raw.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY, 1)
+
+                def until_done(step):
+                    while True:
+                        try:
+                            done = step()
+                        except ssl.SSLWantReadError:
+                            done = None
+                        for byte in outside.read():
+                            raw.sendall(bytes([byte]))
+                        if done is not None:
+                            return done
+                        inside.write(raw.recv(65536))
+                until_done(lambda: client.do_handshake() or True)
+                until_done(lambda: client.write(b"GET /actor/fixed/a HTTP/1.1\r\nHost: h\r\n\r\n"))
+                self.assertTrue(until_done(lambda: client.read(65536)).startswith(b"HTTP/1.1 200 "))
+
+    def test_renegotiation(self):
+        with self.driver() as made:
+            ran = subprocess.run(["openssl", "s_client", "-connect", made.address, "-tls1_2", "-quiet", "-no_ign_eof"],
+                                 input="R\n", capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            self.assertIn("no renegotiation", ran.stderr)
+
+    def test_keys_that_are_none(self):
+        for setting, text in ((f"tls_key={self.certificate}", "tls_key"), ("tls_key=/nowhere", "tls_key"),
+                              (f"tls_certificate={self.key}", "tls_certificate")):
+            settings = [f"tls_certificate={self.certificate}", f"tls_key={self.key}", setting]
+            ran = subprocess.run([DRIVER, GATEWAY, "0", *settings], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                 timeout=PATIENCE_S, check=False)
+            self.assertEqual(ran.returncode, 1)
+            self.assertIn(text, ran.stderr)
+
+
 NODE = """
 const [url] = process.argv.slice(1);
 const fail = (why) => { console.log("failed: " + why); process.exit(1); };
@@ -230,7 +375,7 @@ class Node(unittest.TestCase):
 
 def main():
     loader = unittest.defaultTestLoader
-    suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in (PythonWebsockets, Curl, Node))
+    suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in (PythonWebsockets, Curl, Tls, Node))
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     for test, why in result.skipped:
         print(f"skipped: {test}: {why}")

@@ -22,6 +22,8 @@ constexpr std::size_t kKeptBytesMax = std::size_t{16} * 1024;
 constexpr std::size_t kHeadReadBytes = std::size_t{16} * 1024;
 // Room behind a body's end in one read, for the next request or the end of the chunks.
 constexpr std::size_t kBodyReadExtra = std::size_t{4} * 1024;
+// Answers of TLS to changes of keys that a client asks for and does not read.
+constexpr std::size_t kTlsOwnBytesMax = std::size_t{16} * 1024;
 // One read of a WebSocket. What is behind a message that has to wait is kept, and no more.
 constexpr std::size_t kFrameReadBytes = std::size_t{16} * 1024;
 // Answers gathered before a write in the middle of a turn: the largest one and a bit.
@@ -78,6 +80,7 @@ void Connection::open(uv_stream_t* listener) {
     }
     client_ = text.data();
     client_key_ = client_key_of(address);
+    if (server_.tls() != nullptr) tls_ = std::make_unique<TlsStream>(*server_.tls());
     paused_ = true;
     pause_or_resume();
     if (!is_closed()) wait_for_phase();
@@ -85,6 +88,8 @@ void Connection::open(uv_stream_t* listener) {
 
 void Connection::turn_away(std::string_view text) {
     if (is_closed()) return;
+    // Words would need a whole handshake first.
+    if (tls_ != nullptr) return close();
     framing_.keep_alive = false;
     LocalAnswer answer{.status = 503, .reason = "busy", .text = text};
     answer.retry_after_s = 1;
@@ -143,6 +148,34 @@ void Connection::on_read(ssize_t got, char* data) {
     if (got == UV_EOF) return on_end_of_input();
     if (got < 0) return close();
     const auto size = static_cast<std::size_t>(got);
+    if (tls_ != nullptr) return on_tls({data, size});
+    on_bytes(data, size);
+}
+
+// Hands on what the bytes of TLS mean, by the buffer that they came in.
+void Connection::on_tls(std::string_view bytes) {
+    tls_->receive(bytes);
+    for (;;) {
+        std::size_t size = 0;
+        const TlsStream::Got got = tls_->read(server_.read_buffer(), kReadBytes, size);
+        if (got == TlsStream::Got::Data) {
+            on_bytes(server_.read_buffer(), size);
+            if (is_closed()) return;
+            continue;
+        }
+        // A handshake's next step, an alert, a change of keys.
+        tls_->drain(wire_);
+        if (!wire_.empty()) flush();
+        if (is_closed()) return;
+        // While the kernel takes nothing, only what TLS says itself gathers there.
+        if (got == TlsStream::Got::Broken || (writing_ && wire_.size() > kTlsOwnBytesMax))
+            return close();
+        if (got == TlsStream::Got::Ended && !end_of_input_) on_end_of_input();
+        return;
+    }
+}
+
+void Connection::on_bytes(char* data, std::size_t size) {
     if (phase_ == Phase::Ending || phase_ == Phase::Lingering) {
         lingered_bytes_ += size;
         if (lingered_bytes_ > kLingerBytesMax) return close();
@@ -423,7 +456,7 @@ void Connection::accepted(const abi::Reply& reply, const Upgrading& upgrading) {
 }
 
 std::size_t Connection::unsent_bytes() const {
-    return out_.size() +
+    return out_.size() + wire_.size() +
            uv_stream_get_write_queue_size(reinterpret_cast<const uv_stream_t*>(&tcp_));
 }
 

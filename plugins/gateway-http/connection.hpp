@@ -18,6 +18,7 @@
 #include "plugins/gateway-http/http_write.hpp"
 #include "plugins/gateway-http/requests.hpp"
 #include "plugins/gateway-http/socket.hpp"
+#include "plugins/gateway-http/tls.hpp"
 #include "plugins/gateway-http/upgrade.hpp"
 
 namespace hf::gateway {
@@ -101,6 +102,9 @@ private:
     };
 
     void on_read(ssize_t got, char* data);
+    void on_bytes(char* data, std::size_t size);
+    void on_tls(std::string_view bytes);
+    [[nodiscard]] Bytes& outgoing();
     void on_end_of_input();
     void take(char* data, std::size_t size);
     [[nodiscard]] bool can_parse() const;
@@ -144,10 +148,12 @@ private:
     RequestParser parser_;
     std::string kept_;  // input that is not consumed yet
     Bytes out_;         // answers that were not given to the kernel yet
+    Bytes wire_;        // what TLS made of them, and what it says itself
     Bytes sending_;     // what the kernel did not take at once
     std::unique_ptr<Draft> draft_;
     std::unique_ptr<Upgrading> upgrading_;  // from its request to its answer
     std::unique_ptr<Socket> socket_;        // from then on
+    std::unique_ptr<TlsStream> tls_;        // null: plain
     std::string client_;
     std::string client_key_;
     std::size_t body_seen_ = 0;  // bytes since the last look at the body's progress

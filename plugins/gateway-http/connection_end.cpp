@@ -17,19 +17,27 @@ constexpr std::int64_t kMsPerSecond = 1000;
 
 }  // namespace
 
+// What the kernel is to be given: with TLS, what it makes of the answers.
+Bytes& Connection::outgoing() {
+    if (tls_ == nullptr) return out_;
+    if (tls_->is_ready() && tls_->write(out_)) empty(out_);
+    tls_->drain(wire_);
+    return wire_;
+}
+
 void Connection::flush() {
     if (is_closed() || writing_) return;
     auto* const stream = reinterpret_cast<uv_stream_t*>(&tcp_);
-    if (!out_.empty()) {
+    if (Bytes& bytes = outgoing(); !bytes.empty()) {
         // SAFETY: libuv only reads from it.
         uv_buf_t buffer =
-            uv_buf_init(reinterpret_cast<char*>(out_.data()), static_cast<unsigned>(out_.size()));
+            uv_buf_init(reinterpret_cast<char*>(bytes.data()), static_cast<unsigned>(bytes.size()));
         const int sent = uv_try_write(stream, &buffer, 1);
         if (sent < 0 && sent != UV_EAGAIN) return close();
         const auto taken = static_cast<std::size_t>(std::max(sent, 0));
-        if (taken < out_.size()) {
-            sending_.swap(out_);
-            out_.clear();
+        if (taken < bytes.size()) {
+            sending_.swap(bytes);
+            bytes.clear();
             buffer.base = reinterpret_cast<char*>(sending_.data()) + taken;
             buffer.len = sending_.size() - taken;
             const auto written = [](uv_write_t* request, int status) {
@@ -39,7 +47,7 @@ void Connection::flush() {
             writing_ = true;
             return wait_for_phase();
         }
-        empty(out_);
+        empty(bytes);
     }
     if (phase_ == Phase::Ending) linger();
 }
@@ -70,6 +78,8 @@ void Connection::end() {
 
 // A close with input unread makes the kernel reset the connection, and the client may lose the answer it has not read.
 void Connection::linger() {
+    // It comes back here when that is written.
+    if (tls_ != nullptr && tls_->say_goodbye()) return flush();
     if (end_of_input_) return close();
     uv_os_fd_t fd = -1;
     if (uv_fileno(reinterpret_cast<uv_handle_t*>(&tcp_), &fd) != 0 || ::shutdown(fd, SHUT_WR) != 0)

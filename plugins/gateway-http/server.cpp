@@ -28,10 +28,15 @@ constexpr std::int64_t kNsPerMs = 1'000'000;
 
 }  // namespace
 
-Server::Server(uv_loop_t& loop, const Settings& settings, std::string tenant, sdk::Context& context)
+Server::Server(uv_loop_t& loop,
+               const Settings& settings,
+               std::string tenant,
+               std::unique_ptr<TlsKeys> tls,
+               sdk::Context& context)
     : loop_(loop),
       settings_(settings),
       tenant_(std::move(tenant)),
+      tls_(std::move(tls)),
       context_(context),
       requests_(settings.requests_open_max, settings.sockets_max, context) {
     deadlines_.set_length(Wait::Idle, settings.idle_timeout_ms);

@@ -21,6 +21,7 @@
 #include "plugins/gateway-http/requests.hpp"
 #include "plugins/gateway-http/route.hpp"
 #include "plugins/gateway-http/settings.hpp"
+#include "plugins/gateway-http/tls.hpp"
 
 namespace hf::gateway {
 
@@ -29,7 +30,12 @@ inline constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 
 class Server {
 public:
-    Server(uv_loop_t& loop, const Settings& settings, std::string tenant, sdk::Context& context);
+    // `tls`: null for plain connections.
+    Server(uv_loop_t& loop,
+           const Settings& settings,
+           std::string tenant,
+           std::unique_ptr<TlsKeys> tls,
+           sdk::Context& context);
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
@@ -60,6 +66,7 @@ public:
     [[nodiscard]] uv_loop_t& loop() { return loop_; }
     [[nodiscard]] const Settings& settings() const { return settings_; }
     [[nodiscard]] const std::string& tenant() const { return tenant_; }
+    [[nodiscard]] const TlsKeys* tls() const { return tls_.get(); }
     [[nodiscard]] Requests& requests() { return requests_; }
     [[nodiscard]] Deadlines& deadlines() { return deadlines_; }
     [[nodiscard]] Counters& counters() { return counters_; }
@@ -96,6 +103,7 @@ private:
     uv_loop_t& loop_;
     Settings settings_;
     std::string tenant_;
+    std::unique_ptr<TlsKeys> tls_;
     sdk::Context& context_;
     Requests requests_;
     Deadlines deadlines_;

@@ -47,12 +47,19 @@ constexpr std::array<Known, 20> kKnown{{
     {"close_timeout", nullptr, &Settings::close_timeout_ms, 10, kDayMs},
 }};
 
+// Text, taken as it is.
+struct KnownText {
+    std::string_view name;
+    std::string Settings::*text;
+};
+constexpr std::array<KnownText, 2> kKnownTexts{
+    {{"tls_certificate", &Settings::tls_certificate}, {"tls_key", &Settings::tls_key}}};
+
 std::string known_names() {
     std::string names;
-    for (const Known& known : kKnown) {
-        if (!names.empty()) names += ", ";
-        names += known.name;
-    }
+    for (const Known& known : kKnown) names += std::string(known.name) + ", ";
+    for (const KnownText& known : kKnownTexts) names += std::string(known.name) + ", ";
+    names.resize(names.size() - 2);
     return names;
 }
 
@@ -73,6 +80,11 @@ Result<void> read_one(Settings& settings, std::string_view name, std::string_vie
             settings.*known.millis = static_cast<std::int64_t>(value);
         return {};
     }
+    for (const KnownText& known : kKnownTexts) {
+        if (known.name != name) continue;
+        settings.*known.text = text;
+        return {};
+    }
     return fail(Code::Invalid,
                 "unknown setting \"" + std::string(name) + "\"; known are " + known_names());
 }
@@ -83,6 +95,8 @@ Result<Settings> read_settings(
     const std::vector<std::pair<std::string_view, std::string_view>>& given) {
     Settings settings;
     for (const auto& [name, text] : given) HF_TRY(read_one(settings, name, text));
+    if (settings.tls_certificate.empty() != settings.tls_key.empty())
+        return fail(Code::Invalid, "tls_certificate and tls_key are set together or not at all");
     return settings;
 }
 

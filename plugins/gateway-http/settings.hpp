@@ -49,6 +49,9 @@ struct Settings {
     std::int64_t pong_timeout_ms = 20'000;
     // A client answers a close as soon as it reads it.
     std::int64_t close_timeout_ms = 5'000;
+    // Files in PEM; both or neither. The supervisor may pass them as descriptors of these names, else they are opened here.
+    std::string tls_certificate = {};
+    std::string tls_key = {};
 };
 
 // How often a body's progress is looked at: long enough for a network that stalls for some seconds.

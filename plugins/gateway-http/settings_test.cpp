@@ -28,4 +28,12 @@ TEST_CASE("values out of range or not numbers are refused") {
     }
 }
 
+TEST_CASE("certificate and key come together") {
+    CHECK(read_settings({{"tls_certificate", "/c.pem"}, {"tls_key", "/k.pem"}})->tls_key ==
+          "/k.pem");
+    CHECK_FALSE(read_settings({{"tls_certificate", "/c.pem"}}).ok());
+    CHECK_FALSE(read_settings({{"tls_key", "/k.pem"}}).ok());
+    CHECK(read_settings({{"tls_certificate", ""}, {"tls_key", ""}}).ok());
+}
+
 }  // namespace hf::gateway

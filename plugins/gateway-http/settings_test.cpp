@@ -10,6 +10,10 @@ TEST_CASE("settings are read by name") {
     CHECK(settings->body_bytes_max == 1000);
     CHECK(settings->idle_timeout_ms == 2500);
     CHECK(settings->header_count_max == 100);
+    CHECK(settings->sockets_max == 10'000);
+    CHECK(read_settings({{"socket_buffer_max", "65536"}})->socket_buffer_max == 65536);
+    CHECK_FALSE(read_settings({{"socket_buffer_max", "65535"}}).ok());
+    CHECK_FALSE(read_settings({{"message_bytes_max", "0"}}).ok());
 }
 
 TEST_CASE("an unknown setting is refused with the known ones") {

@@ -117,6 +117,9 @@ constexpr Rule kGatewayHttp[] = {
     {"ping_interval", Type::Duration, "30s", 10, kDay},
     {"pong_timeout", Type::Duration, "20s", 10, kDay},
     {"close_timeout", Type::Duration, "5s", 10, kDay},
+    // Opened by the daemon, which may read what an instance's user may not.
+    {"tls_certificate", Type::Path},
+    {"tls_key", Type::Path},
 };
 constexpr Rule kStorageLocal[] = {
     {"path", Type::Path},

@@ -189,7 +189,9 @@ void Connection::on_bytes(char* data, std::size_t size) {
 }
 
 void Connection::on_end_of_input() {
-    end_of_input_ = true;
+    // TLS says it, and then the network does.
+    const bool again = std::exchange(end_of_input_, true);
+    if (again && phase_ != Phase::Lingering) return;
     switch (phase_) {
         case Phase::Lingering:
         case Phase::Socket:

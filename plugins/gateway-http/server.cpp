@@ -183,7 +183,9 @@ void Server::shed(std::int64_t deadline_ns) {
     // Closes our descriptor only: the socket belongs to others too, so it is never shut down.
     for (const auto& listener : listeners_)
         uv_close(reinterpret_cast<uv_handle_t*>(&listener->tcp), nullptr);
-    for (Connection* const connection : connections_) connection->shed();
+    // A socket's last words may end it, which takes its connection out of the table: this walks over a copy, as below.
+    const std::vector<Connection*> open = connections_;
+    for (Connection* const connection : open) connection->shed();
 }
 
 void Server::give_up() {

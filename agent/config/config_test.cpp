@@ -323,9 +323,12 @@ TEST_CASE("show_tells_every_value_and_its_origin") {
         for (const Rule& rule : table.rules)
             CHECK_MESSAGE(find(config, table.name, rule.key), rule.key);
     for (const Shipped& shipped : shipped_plugins())
-        for (const Rule& rule : shipped.own)
+        for (const Rule& rule : shipped.own) {
+            // Files that are not set are not shown.
+            if (rule.key.starts_with("tls_")) continue;
             CHECK_MESSAGE(find(config, "plugin." + std::string(slot_name(shipped.slot)), rule.key),
                           rule.key);
+        }
 }
 
 TEST_CASE("every_default_passes_its_own_rule") {

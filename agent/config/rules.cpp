@@ -109,6 +109,17 @@ constexpr Rule kGatewayHttp[] = {
     {"idle_timeout", Type::Duration, "75s", 10, kDay},
     {"request_timeout", Type::Duration, "30s", 10, kEventWaitMsMax},
     {"write_timeout", Type::Duration, "30s", 10, kDay},
+    {"connections_per_client_max", Type::Count, "0", 0, 1'000'000},
+    {"sockets_max", Type::Count, "10000", 0, 1'000'000},
+    {"message_bytes_max", Type::Size, "48KiB", 1, kPayload},
+    {"socket_buffer_max", Type::Size, "1MiB", 64 * kKiB, kGiB},
+    {"sockets_memory_max", Type::Size, "256MiB", kMiB, 64 * kGiB},
+    {"ping_interval", Type::Duration, "30s", 10, kDay},
+    {"pong_timeout", Type::Duration, "20s", 10, kDay},
+    {"close_timeout", Type::Duration, "5s", 10, kDay},
+    // Opened by the daemon, which may read what an instance's user may not.
+    {"tls_certificate", Type::Path},
+    {"tls_key", Type::Path},
 };
 constexpr Rule kStorageLocal[] = {
     {"path", Type::Path},

@@ -115,6 +115,15 @@ void Daemon::spawn(const core::Spawn& action) {
         pool_, sizes_of(action.kind), action.handle.generation, abi_kind(action.kind));
     if (!channel) return failed(channel.error().message);
     link->channel = std::move(channel).value();
+    // Its key is the operator's alone: the gateway is given the open file, and each generation one opened anew.
+    std::vector<std::pair<std::string, UniqueFd>> files;
+    if (action.kind == core::Kind::Gateway)
+        for (const auto& [key, path] : action.build.settings) {
+            if ((key != "tls_certificate" && key != "tls_key") || path.empty()) continue;
+            UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+            if (!file.valid()) return failed("cannot open " + key + " = " + path);
+            files.emplace_back(key, std::move(file));
+        }
     process::SpawnSpec spec = spec_of(action, *link);
     spec.control = link->channel->take_plugin_end();
     auto process = spawner_->spawn(
@@ -127,6 +136,7 @@ void Daemon::spawn(const core::Spawn& action) {
     if (action.kind == core::Kind::Gateway) {
         for (const Listener& listener : listeners_)
             extra.emplace_back(listener.name, listener.fd.get());
+        for (const auto& [name, file] : files) extra.emplace_back(name, file.get());
     }
     // A process that is gone already hears nothing; its exit report follows.
     (void)link->channel->attach(extra);

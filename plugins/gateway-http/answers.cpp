@@ -119,6 +119,24 @@ LocalAnswer ends_now() {
             .retry_after_s = 1};
 }
 
+LocalAnswer no_room(std::string_view text) {
+    return {.status = 503, .reason = "busy", .text = text, .retry_after_s = 1};
+}
+
+LocalAnswer refused_handshake(Handshake handshake, std::string_view why) {
+    if (handshake == Handshake::BadVersion)
+        return {.status = 426, .reason = "version", .text = why, .version = kWebSocketVersion};
+    return {.status = 400, .reason = "bad_handshake", .text = why};
+}
+
+LocalAnswer bad_handshake() {
+    return {.status = 502,
+            .reason = "actor_failed",
+            .text =
+                "a header of the actor's handshake is not valid, or its subprotocol was not "
+                "offered"};
+}
+
 Count count_of(const Refusal& refusal) {
     if (refusal.reason == "header_too_large") return Count::RefusedHeader;
     if (refusal.reason == "target_too_long") return Count::RefusedTarget;

@@ -8,6 +8,7 @@
 #include "plugins/gateway-http/http_parse.hpp"
 #include "plugins/gateway-http/http_write.hpp"
 #include "plugins/gateway-http/route.hpp"
+#include "plugins/gateway-http/upgrade.hpp"
 
 namespace hf::gateway {
 
@@ -21,6 +22,9 @@ std::uint16_t write_queried(Bytes& out, const Framing& framing, const abi::Queri
 [[nodiscard]] LocalAnswer no_answer();  // asked, and nothing came
 [[nodiscard]] LocalAnswer no_credit();  // could not be asked in time
 [[nodiscard]] LocalAnswer ends_now();   // not asked, and this process ends
+[[nodiscard]] LocalAnswer no_room(std::string_view text);
+[[nodiscard]] LocalAnswer refused_handshake(Handshake handshake, std::string_view why);
+[[nodiscard]] LocalAnswer bad_handshake();  // the actor's part of it
 [[nodiscard]] Count count_of(const Refusal& refusal);
 
 }  // namespace hf::gateway

@@ -1,10 +1,15 @@
 #include "plugins/gateway-http/connection.hpp"
 
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <utility>
 
 #include "abi/base/clock.hpp"
 #include "plugins/gateway-http/answers.hpp"
+#include "plugins/gateway-http/fields.hpp"
 #include "plugins/gateway-http/server.hpp"
 
 namespace hf::gateway {
@@ -17,12 +22,35 @@ constexpr std::size_t kKeptBytesMax = std::size_t{16} * 1024;
 constexpr std::size_t kHeadReadBytes = std::size_t{16} * 1024;
 // Room behind a body's end in one read, for the next request or the end of the chunks.
 constexpr std::size_t kBodyReadExtra = std::size_t{4} * 1024;
+// Answers of TLS to changes of keys that a client asks for and does not read.
+constexpr std::size_t kTlsOwnBytesMax = std::size_t{16} * 1024;
+// One read of a WebSocket. What is behind a message that has to wait is kept, and no more.
+constexpr std::size_t kFrameReadBytes = std::size_t{16} * 1024;
 // Answers gathered before a write in the middle of a turn: the largest one and a bit.
 constexpr std::size_t kOutBytesMax = std::size_t{64} * 1024;
 // What a client may still send after its answer: it may be in the middle of a large upload that was refused.
 constexpr std::size_t kLingerBytesMax = std::size_t{128} * 1024 * 1024;
 constexpr std::int64_t kLingerNsMax = 30'000'000'000;
 constexpr std::int64_t kNsPerMs = 1'000'000;
+
+std::string client_key_of(const sockaddr_storage& address) {
+    std::array<char, sizeof(in6_addr)> bytes{};
+    std::size_t size = 0;
+    if (address.ss_family == AF_INET) {
+        sockaddr_in v4{};
+        std::memcpy(&v4, &address, sizeof(v4));
+        size = sizeof(v4.sin_addr);
+        std::memcpy(bytes.data(), &v4.sin_addr, size);
+    } else if (address.ss_family == AF_INET6) {
+        sockaddr_in6 v6{};
+        std::memcpy(&v6, &address, sizeof(v6));
+        // A client of IPv4 that came by a socket of both has its own address in the last four bytes.
+        const bool mapped = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
+        size = mapped ? 4 : sizeof(v6.sin6_addr) / 2;
+        std::memcpy(bytes.data(), v6.sin6_addr.s6_addr + (mapped ? 12 : 0), size);
+    }
+    return {bytes.data(), size};
+}
 
 }  // namespace
 
@@ -51,15 +79,19 @@ void Connection::open(uv_stream_t* listener) {
             (void)uv_ip6_name(reinterpret_cast<sockaddr_in6*>(&address), text.data(), text.size());
     }
     client_ = text.data();
+    client_key_ = client_key_of(address);
+    if (server_.tls() != nullptr) tls_ = std::make_unique<TlsStream>(*server_.tls());
     paused_ = true;
     pause_or_resume();
     if (!is_closed()) wait_for_phase();
 }
 
-void Connection::turn_away() {
+void Connection::turn_away(std::string_view text) {
     if (is_closed()) return;
+    // Words would need a whole handshake first.
+    if (tls_ != nullptr) return close();
     framing_.keep_alive = false;
-    LocalAnswer answer{.status = 503, .reason = "busy", .text = "connections_max is reached"};
+    LocalAnswer answer{.status = 503, .reason = "busy", .text = text};
     answer.retry_after_s = 1;
     answer_locally(answer);
     end();
@@ -69,6 +101,7 @@ void Connection::turn_away() {
 void Connection::close() {
     if (is_closed()) return;
     drop_request(true);
+    if (socket_ != nullptr) socket_->gone();
     phase_ = Phase::Closed;
     clear_deadline();
     server_.closing(*this);
@@ -81,7 +114,8 @@ void Connection::close() {
 // ---- input
 
 void Connection::pause_or_resume() {
-    const bool full = kept_.size() >= kKeptBytesMax && !can_parse();
+    const bool full = phase_ == Phase::Socket ? !socket_->can_take()
+                                              : kept_.size() >= kKeptBytesMax && !can_parse();
     if (is_closed() || end_of_input_ || full == paused_) return;
     auto* const stream = reinterpret_cast<uv_stream_t*>(&tcp_);
     paused_ = full;
@@ -102,6 +136,7 @@ void Connection::pause_or_resume() {
 
 std::size_t Connection::read_size() const {
     if (phase_ == Phase::Ending || phase_ == Phase::Lingering) return kReadBytes;
+    if (phase_ == Phase::Socket) return kFrameReadBytes;
     if (!can_parse()) return kKeptBytesMax - std::min(kept_.size(), kKeptBytesMax - 1);
     if (phase_ == Phase::Body || phase_ == Phase::Discard)
         return std::min(kReadBytes, parser_.body_hint() + kBodyReadExtra);
@@ -113,6 +148,34 @@ void Connection::on_read(ssize_t got, char* data) {
     if (got == UV_EOF) return on_end_of_input();
     if (got < 0) return close();
     const auto size = static_cast<std::size_t>(got);
+    if (tls_ != nullptr) return on_tls({data, size});
+    on_bytes(data, size);
+}
+
+// Hands on what the bytes of TLS mean, by the buffer that they came in.
+void Connection::on_tls(std::string_view bytes) {
+    tls_->receive(bytes);
+    for (;;) {
+        std::size_t size = 0;
+        const TlsStream::Got got = tls_->read(server_.read_buffer(), kReadBytes, size);
+        if (got == TlsStream::Got::Data) {
+            on_bytes(server_.read_buffer(), size);
+            if (is_closed()) return;
+            continue;
+        }
+        // A handshake's next step, an alert, a change of keys.
+        tls_->drain(wire_);
+        if (!wire_.empty()) flush();
+        if (is_closed()) return;
+        // While the kernel takes nothing, only what TLS says itself gathers there.
+        if (got == TlsStream::Got::Broken || (writing_ && wire_.size() > kTlsOwnBytesMax))
+            return close();
+        if (got == TlsStream::Got::Ended && !end_of_input_) on_end_of_input();
+        return;
+    }
+}
+
+void Connection::on_bytes(char* data, std::size_t size) {
     if (phase_ == Phase::Ending || phase_ == Phase::Lingering) {
         lingered_bytes_ += size;
         if (lingered_bytes_ > kLingerBytesMax) return close();
@@ -121,13 +184,17 @@ void Connection::on_read(ssize_t got, char* data) {
         return wait(Wait::Linger);
     }
     take(data, size);
-    if (!is_closed() && !to_be_flushed) flush();
+    // The supervisor's turn, in which most answers gather, flushes by itself; a WebSocket writes without it too.
+    if (!is_closed() && (!to_be_flushed || socket_ != nullptr)) flush();
 }
 
 void Connection::on_end_of_input() {
-    end_of_input_ = true;
+    // TLS says it, and then the network does.
+    const bool again = std::exchange(end_of_input_, true);
+    if (again && phase_ != Phase::Lingering) return;
     switch (phase_) {
         case Phase::Lingering:
+        case Phase::Socket:
             return close();
         case Phase::Waiting:
             // It may have shut its sending side only: the answer is written all the same when it comes.
@@ -141,6 +208,7 @@ void Connection::on_end_of_input() {
 }
 
 void Connection::take(char* data, std::size_t size) {
+    if (phase_ == Phase::Socket) return take_frames({data, size});
     if (!kept_.empty() || !can_parse()) {
         kept_.append(data, size);
         return parse_kept();
@@ -225,14 +293,42 @@ void Connection::on_head(std::size_t bytes_behind) {
         case RouteKind::Page:
             break;
     }
-    if (!server_.requests().take_place()) {
-        server_.counters().add(Count::RefusedOpen);
-        return answer_early({.status = 503,
-                             .reason = "busy",
-                             .text = "requests_open_max is reached; nothing was done",
-                             .retry_after_s = 1});
+    std::string_view why;
+    const Handshake handshake =
+        route.kind == RouteKind::Actor ? read_handshake(head, why) : Handshake::None;
+    const bool socket = handshake == Handshake::Good;
+    if (handshake != Handshake::None && !socket) {
+        server_.counters().add(Count::SocketsRefused);
+        return answer_early(refused_handshake(handshake, why));
     }
-    start();
+    if (take_places(socket)) start();
+}
+
+// False: there was none, and the client was told so.
+bool Connection::take_places(bool socket) {
+    Requests& requests = server_.requests();
+    if (socket && (server_.sheds() || !requests.take_socket())) {
+        server_.counters().add(Count::SocketsRefused);
+        answer_early(server_.sheds() ? ends_now() : no_room("sockets_max is reached"));
+        return false;
+    }
+    if (!requests.take_place()) {
+        if (socket) requests.give_back_socket();
+        server_.counters().add(Count::RefusedOpen);
+        answer_early(no_room("requests_open_max is reached; nothing was done"));
+        return false;
+    }
+    if (socket)
+        upgrading_ = std::make_unique<Upgrading>(
+            Upgrading{server_.next_socket(), read_offer(server_.head())});
+    return true;
+}
+
+void Connection::give_back_places() {
+    server_.requests().give_back();
+    if (upgrading_ == nullptr) return;
+    server_.requests().give_back_socket();
+    upgrading_.reset();
 }
 
 void Connection::start() {
@@ -243,15 +339,19 @@ void Connection::start() {
     Draft& draft = has_body_ ? *draft_ : requests.scratch();
     draft.client = client_;
     if (route.kind == RouteKind::Page) {
+        draft.say = Say::Page;
         draft.page = route.page;
     } else {
+        draft.say = upgrading_ != nullptr ? Say::SocketOpened : Say::Request;
+        draft.socket = upgrading_ != nullptr ? upgrading_->number : 0;
+        framing_.durable = draft.durable = has_preference(head, "respond-async");
         draft.page = {};
         draft.class_name = route.class_name;
         draft.name = route.name;
         begin_event(draft.event, head, server_.parts(), route);
         draft.head_bytes = draft.event.size();
         if (draft.event.size() + head.content_length.value_or(0) > kEventBytesMax) {
-            requests.give_back();
+            give_back_places();
             requests.drop_draft(std::move(draft_));
             return answer_early(event_too_large());
         }
@@ -313,6 +413,10 @@ void Connection::answer_locally(const LocalAnswer& answer) {
 }
 
 void Connection::answered(const abi::Reply& reply) {
+    if (const auto upgrading = std::move(upgrading_); upgrading != nullptr) {
+        if (is_accepted(reply)) return accepted(reply, *upgrading);
+        server_.requests().give_back_socket();
+    }
     framing_.keep_alive = framing_.keep_alive && !server_.sheds();
     server_.counters().add_answer(write_reply(out_, framing_, reply));
     request_done();
@@ -325,6 +429,59 @@ void Connection::answered(const abi::Queried& queried) {
     server_.counters().add_answer(write_queried(out_, framing_, queried));
     request_done();
     parse_kept();
+    server_.flush_later(*this);
+}
+
+// ---- a WebSocket
+
+void Connection::accepted(const abi::Reply& reply, const Upgrading& upgrading) {
+    const BytesView headers = reply.headers() == nullptr
+                                  ? BytesView()
+                                  : BytesView(reply.headers()->data(), reply.headers()->size());
+    server_.flush_later(*this);
+    if (end_of_input_ || !write_upgraded(out_, upgrading.offer, headers)) {
+        // It can say nothing any more, or must not be told what the actor said: over before it began.
+        const LocalAnswer answer = bad_handshake();
+        server_.requests().tell_closed(upgrading.number,
+                                       end_of_input_ ? kCloseBroken : kCloseInternal,
+                                       end_of_input_ ? "the client is gone" : answer.text);
+        framing_.keep_alive = false;
+        if (!end_of_input_) answer_locally(answer);
+        return request_done();
+    }
+    parser_.reset();
+    phase_ = Phase::Socket;
+    socket_ = std::make_unique<Socket>(server_, *this, upgrading.number);
+    socket_->start();
+    if (server_.sheds()) return socket_->shed();
+    resume_input();
+}
+
+std::size_t Connection::unsent_bytes() const {
+    return out_.size() + wire_.size() +
+           uv_stream_get_write_queue_size(reinterpret_cast<const uv_stream_t*>(&tcp_));
+}
+
+void Connection::take_frames(std::string_view data) {
+    // What came before is looked at first. It is taken out of kept_, which an end empties.
+    const std::string before = std::exchange(kept_, {});
+    std::string_view all = data;
+    std::string joined;
+    if (!before.empty()) all = joined = before + std::string(data);
+    const std::size_t used = socket_->take(all);
+    if (phase_ != Phase::Socket) return;
+    if (used < all.size()) kept_.assign(all.substr(used));
+    pause_or_resume();
+}
+
+void Connection::resume_input() {
+    if (phase_ == Phase::Socket) take_frames({});
+}
+
+void Connection::end_socket() {
+    if (is_closed()) return;
+    end();
+    if (phase_ == Phase::Ending) wait(Wait::Close);
     server_.flush_later(*this);
 }
 

@@ -17,19 +17,27 @@ constexpr std::int64_t kMsPerSecond = 1000;
 
 }  // namespace
 
+// What the kernel is to be given: with TLS, what it makes of the answers.
+Bytes& Connection::outgoing() {
+    if (tls_ == nullptr) return out_;
+    if (tls_->is_ready() && tls_->write(out_)) empty(out_);
+    tls_->drain(wire_);
+    return wire_;
+}
+
 void Connection::flush() {
     if (is_closed() || writing_) return;
     auto* const stream = reinterpret_cast<uv_stream_t*>(&tcp_);
-    if (!out_.empty()) {
+    if (Bytes& bytes = outgoing(); !bytes.empty()) {
         // SAFETY: libuv only reads from it.
         uv_buf_t buffer =
-            uv_buf_init(reinterpret_cast<char*>(out_.data()), static_cast<unsigned>(out_.size()));
+            uv_buf_init(reinterpret_cast<char*>(bytes.data()), static_cast<unsigned>(bytes.size()));
         const int sent = uv_try_write(stream, &buffer, 1);
         if (sent < 0 && sent != UV_EAGAIN) return close();
         const auto taken = static_cast<std::size_t>(std::max(sent, 0));
-        if (taken < out_.size()) {
-            sending_.swap(out_);
-            out_.clear();
+        if (taken < bytes.size()) {
+            sending_.swap(bytes);
+            bytes.clear();
             buffer.base = reinterpret_cast<char*>(sending_.data()) + taken;
             buffer.len = sending_.size() - taken;
             const auto written = [](uv_write_t* request, int status) {
@@ -39,7 +47,7 @@ void Connection::flush() {
             writing_ = true;
             return wait_for_phase();
         }
-        empty(out_);
+        empty(bytes);
     }
     if (phase_ == Phase::Ending) linger();
 }
@@ -49,8 +57,9 @@ void Connection::on_written(int status) {
     empty(sending_);
     if (is_closed()) return;
     if (status < 0) return close();
+    if (socket_ != nullptr) socket_->written();
     flush();
-    if (is_closed() || writing_ || phase_ >= Phase::Ending) return;
+    if (is_closed() || writing_ || phase_ >= Phase::Socket) return;
     wait_for_phase();
     parse_kept();
     flush();
@@ -69,6 +78,8 @@ void Connection::end() {
 
 // A close with input unread makes the kernel reset the connection, and the client may lose the answer it has not read.
 void Connection::linger() {
+    // It comes back here when that is written.
+    if (tls_ != nullptr && tls_->say_goodbye()) return flush();
     if (end_of_input_) return close();
     uv_os_fd_t fd = -1;
     if (uv_fileno(reinterpret_cast<uv_handle_t*>(&tcp_), &fd) != 0 || ::shutdown(fd, SHUT_WR) != 0)
@@ -84,13 +95,19 @@ void Connection::drop_request(bool tell) {
         // At the end of its input it was counted and told already.
         const bool news = tell && !end_of_input_;
         if (news) server_.counters().add(Count::ClientsGone);
-        requests.leave(*this, news);
+        leave_request(news);
     } else if (draft_ != nullptr) {
         // A body on its way: its draft stands for its place, so that the place is given back once, however often the
         // connection ends.
         requests.give_back();
         requests.drop_draft(std::move(draft_));
     }
+}
+
+// A WebSocket that is accepted after this is told to be closed by Requests.
+void Connection::leave_request(bool tell) {
+    server_.requests().leave(*this, tell);
+    upgrading_.reset();
 }
 
 // ---- time
@@ -101,7 +118,10 @@ void Connection::wait(Wait wait) {
 }
 
 void Connection::wait_for_phase() {
-    if (writing_ && phase_ != Phase::Waiting) return wait(Wait::Write);
+    // A WebSocket's waits are its own.
+    if (phase_ == Phase::Socket) return;
+    if (writing_ && phase_ != Phase::Waiting)
+        return wait(socket_ == nullptr ? Wait::Write : Wait::Close);
     switch (phase_) {
         case Phase::Idle:
             return wait(server_.sheds() ? Wait::Shed : fresh_ ? Wait::Head : Wait::Idle);
@@ -113,6 +133,7 @@ void Connection::wait_for_phase() {
         case Phase::Ending:
             return wait(Wait::Write);
         case Phase::Waiting:
+        case Phase::Socket:
         case Phase::Lingering:
         case Phase::Closed:
             return;
@@ -142,7 +163,7 @@ void Connection::time_is_up(Wait wait) {
             // What never reached the supervisor has had no effect; of the rest nobody knows.
             const bool asked = !Requests::is_queued(*this);
             server_.counters().add(Count::TimedOutRequest);
-            server_.requests().leave(*this, true);
+            leave_request(true);
             answer_locally(asked ? no_answer() : no_credit());
             request_done();
             parse_kept();
@@ -153,6 +174,14 @@ void Connection::time_is_up(Wait wait) {
             return close();
         case Wait::Linger:
             return close();
+        case Wait::Ping:
+        case Wait::Pong:
+        case Wait::Close:
+            if (phase_ != Phase::Socket) return close();
+            socket_->time_is_up(wait);
+            break;
+        case Wait::Taken:
+            break;
     }
     flush();
 }
@@ -177,6 +206,7 @@ void Connection::body_is_slow() {
 }
 
 void Connection::shed() {
+    if (phase_ == Phase::Socket) return socket_->shed();
     if (phase_ == Phase::Idle && !writing_) wait(Wait::Shed);
 }
 
@@ -185,7 +215,7 @@ void Connection::give_up() {
     switch (phase_) {
         case Phase::Waiting: {
             const bool asked = !Requests::is_queued(*this);
-            server_.requests().leave(*this, false);
+            leave_request(false);
             answer_locally(asked ? no_answer() : ends_now());
             phase_ = Phase::Idle;
             end();
@@ -202,6 +232,12 @@ void Connection::give_up() {
         case Phase::Idle:
         case Phase::Discard:
             end();
+            break;
+        case Phase::Socket:
+            // The client may have been told before; now nobody waits for its answer any more.
+            socket_->shed();
+            socket_->gone();
+            end_socket();
             break;
         case Phase::Ending:
         case Phase::Lingering:

@@ -25,10 +25,27 @@ enum class Count : std::uint8_t {
     TimedOutBody,
     TimedOutRequest,  // no answer came: 504 by the gateway itself
     TimedOutWrite,
-    ClientsGone,  // while their request was open
-    LateAnswers,  // nobody waited for them any more
+    ClientsGone,     // while their request was open
+    LateAnswers,     // nobody waited for them any more
+    ClientsRefused,  // connections_per_client_max
+    SocketsOpened,   // accepted by their actor; those open now are this less SocketsClosed
+    SocketsClosed,
+    SocketsRefused,  // sockets_max, and handshakes that are none
+    SocketMessagesIn,
+    SocketMessagesOut,
+    SocketMessagesDropped,  // the client was gone
+    // Why sockets were closed: together SocketsClosed.
+    SocketsByClient,
+    SocketsByActor,     // CloseSocket, or a message it did not take
+    SocketsBroken,      // the connection ended without a close
+    SocketsMalformed,   // frames or text that are none: 1002, 1007
+    SocketsTooLarge,    // message_bytes_max: 1009
+    SocketsUnread,      // socket_buffer_max, sockets_memory_max, a message sent too slowly: 1008
+    SocketsNoPong,      // pong_timeout: 1011
+    SocketsUnanswered,  // the supervisor did not take a message in time: 1011, 1013
+    SocketsShed,        // this process ends: 1012
 };
-inline constexpr std::size_t kCounts = 19;
+inline constexpr std::size_t kCounts = 35;
 
 inline constexpr std::array<std::string_view, kCounts> kCountNames{"http_connections_opened",
                                                                    "http_connections_closed",
@@ -48,7 +65,23 @@ inline constexpr std::array<std::string_view, kCounts> kCountNames{"http_connect
                                                                    "http_timed_out_request",
                                                                    "http_timed_out_write",
                                                                    "http_clients_gone",
-                                                                   "http_late_answers"};
+                                                                   "http_late_answers",
+                                                                   "http_clients_refused",
+                                                                   "http_sockets_opened",
+                                                                   "http_sockets_closed",
+                                                                   "http_sockets_refused",
+                                                                   "http_socket_messages_in",
+                                                                   "http_socket_messages_out",
+                                                                   "http_socket_messages_dropped",
+                                                                   "http_sockets_closed_by_client",
+                                                                   "http_sockets_closed_by_actor",
+                                                                   "http_sockets_broken",
+                                                                   "http_sockets_malformed",
+                                                                   "http_sockets_too_large",
+                                                                   "http_sockets_unread",
+                                                                   "http_sockets_no_pong",
+                                                                   "http_sockets_unanswered",
+                                                                   "http_sockets_shed"};
 
 class Counters {
 public:

@@ -17,8 +17,12 @@ enum class Wait : std::uint8_t {
     Write,    // the client takes what it was sent
     Linger,   // the client closes its side
     Shed,     // a silent connection while the process finishes
+    Ping,     // the next look whether a WebSocket's client is there
+    Pong,     // its answer
+    Close,    // a WebSocket's client answers a close, or reads it
+    Taken,    // the supervisor takes a WebSocket's message
 };
-inline constexpr std::size_t kWaits = 7;
+inline constexpr std::size_t kWaits = 11;
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 class Deadlines {
@@ -29,7 +33,13 @@ public:
     public:
         void clear_deadline() { unlink(); }
         [[nodiscard]] bool waits() const { return is_linked(); }
-        [[nodiscard]] Wait wait() const { return wait_; }
+        [[nodiscard]] Wait waits_for() const { return wait_; }
+        // Its time is up; it is in no queue any more.
+        virtual void time_is_up(Wait wait) = 0;
+
+    protected:
+        Item() = default;
+        ~Item() = default;
 
     private:
         friend class Deadlines;

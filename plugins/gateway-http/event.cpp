@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "plugins/gateway-http/fields.hpp"
+
 namespace hf::gateway {
 
 namespace {
@@ -20,6 +22,11 @@ constexpr std::array<std::string_view, 9> kHopByHop{"connection",
 constexpr std::array<std::string_view, 2> kReserved{"x-wasmkeep-forwarded",
                                                     "x-wasmkeep-alarm-handoff"};
 constexpr std::string_view kReservedPrefix = "x-holdfast-";
+// The subprotocol is no such field: the actor chooses it.
+constexpr std::array<std::string_view, 4> kOfHandshake{"sec-websocket-accept",
+                                                       "sec-websocket-extensions",
+                                                       "sec-websocket-key",
+                                                       "sec-websocket-version"};
 
 // Writes into room that was made before: one pass over a header costs no growth checks.
 class Cursor {
@@ -42,32 +49,6 @@ private:
     std::uint8_t* at_;
 };
 
-bool equals_lower(std::string_view text, std::string_view lower_case) {
-    return std::equal(
-        text.begin(), text.end(), lower_case.begin(), lower_case.end(), [](char a, char b) {
-            return (a >= 'A' && a <= 'Z' ? static_cast<char>(a | 0x20) : a) == b;
-        });
-}
-
-// True when a Connection field of the request names `name`, which makes it a field of this connection only.
-bool is_named_by_connection(const Head& head, std::string_view name) {
-    for (const Field& field : head.fields) {
-        if (field.name != "connection") continue;
-        std::string_view rest = field.value;
-        while (!rest.empty()) {
-            const std::size_t comma = std::min(rest.find(','), rest.size());
-            std::string_view word = rest.substr(0, comma);
-            while (!word.empty() && (word.front() == ' ' || word.front() == '\t'))
-                word.remove_prefix(1);
-            while (!word.empty() && (word.back() == ' ' || word.back() == '\t'))
-                word.remove_suffix(1);
-            if (equals_lower(word, name)) return true;
-            rest.remove_prefix(std::min(comma + 1, rest.size()));
-        }
-    }
-    return false;
-}
-
 }  // namespace
 
 bool is_hop_by_hop(std::string_view name) {
@@ -79,6 +60,12 @@ bool is_reserved(std::string_view name) {
            std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
 }
 
+bool is_of_handshake(std::string_view name) {
+    return std::any_of(kOfHandshake.begin(), kOfHandshake.end(), [&](std::string_view known) {
+        return equals_lower(name, known);
+    });
+}
+
 void begin_event(Bytes& event, const Head& head, const TargetParts& parts, const Route& route) {
     const bool has_connection =
         std::any_of(head.fields.begin(), head.fields.end(), [](const Field& field) {
@@ -86,11 +73,12 @@ void begin_event(Bytes& event, const Head& head, const TargetParts& parts, const
         });
     const auto passes = [&](const Field& field) {
         // The expectation is met here, before the actor hears of the request.
-        if (is_hop_by_hop(field.name) || is_reserved(field.name) || field.name == "expect")
+        if (is_hop_by_hop(field.name) || is_reserved(field.name) || field.name == "expect" ||
+            is_of_handshake(field.name))
             return false;
         // Host and Content-Length say what the request is; naming them in Connection does not take them away.
         return !has_connection || field.name == "host" || field.name == "content-length" ||
-               !is_named_by_connection(head, field.name);
+               !has_word(head, "connection", field.name);
     };
     // An absolute target says the host; the field beside it counts for nothing then.
     const auto value = [&](const Field& field) {

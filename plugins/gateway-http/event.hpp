@@ -17,6 +17,8 @@ inline constexpr std::size_t kEventBytesMax = kPayloadBytesMax + kHeaderBytesMax
 [[nodiscard]] bool is_hop_by_hop(std::string_view name);
 // True for fields that only nodes may send each other: a client could claim to be a peer with them.
 [[nodiscard]] bool is_reserved(std::string_view name);
+// True for the fields of a WebSocket's handshake that client and gateway settle between them. Any case.
+[[nodiscard]] bool is_of_handshake(std::string_view name);
 
 // Replaces `event` by all fields but the body's bytes: its length is there as zero. The body's bytes are then appended,
 // and end_event is called.

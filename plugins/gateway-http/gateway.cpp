@@ -1,14 +1,19 @@
 #include "plugins/gateway-http/gateway.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
+#include "abi/base/unique_fd.hpp"
 
 namespace hf::gateway {
 
@@ -45,6 +50,44 @@ void fit_descriptors(Settings& settings, sdk::Context& context) {
     settings.connections_max = room;
 }
 
+// The file that `setting` names: by the descriptor of the setting's name where the supervisor passed one (it may read what
+// this process may not), else by its path.
+Result<std::string> read_pem(std::string_view setting,
+                             const std::string& path,
+                             sdk::Context& context) {
+    const int passed = context.passed_fd(setting);
+    UniqueFd opened;
+    if (passed < 0) {
+        opened = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+        if (!opened.valid())
+            return fail_errno(errno, "cannot open " + std::string(setting) + " = " + path);
+    }
+    const int fd = passed < 0 ? opened.get() : passed;
+    std::string text(kPemBytesMax + 1, '\0');
+    std::size_t size = 0;
+    // The descriptor's place in the file is shared with other generations.
+    for (ssize_t got = 1; got > 0 && size < text.size(); size += static_cast<std::size_t>(got)) {
+        got = ::pread(fd, text.data() + size, text.size() - size, static_cast<off_t>(size));
+        if (got < 0) return fail_errno(errno, "cannot read " + std::string(setting));
+    }
+    if (size > kPemBytesMax)
+        return fail(
+            Code::Invalid,
+            std::string(setting) + " is larger than " + std::to_string(kPemBytesMax) + " bytes");
+    text.resize(size);
+    return text;
+}
+
+Result<std::unique_ptr<TlsKeys>> tls_of(const Settings& settings, sdk::Context& context) {
+    if (settings.tls_certificate.empty()) return std::unique_ptr<TlsKeys>();
+    HF_ASSIGN(const std::string certificate,
+              read_pem("tls_certificate", settings.tls_certificate, context));
+    HF_ASSIGN(std::string key, read_pem("tls_key", settings.tls_key, context));
+    auto made = TlsKeys::create(certificate, key);
+    ::explicit_bzero(key.data(), key.size());
+    return made;
+}
+
 }  // namespace
 
 Gateway::Gateway() {
@@ -73,13 +116,24 @@ Result<void> Gateway::configure(const abi::Configure& configure, sdk::Context& c
         sockets.push_back(fd);
     }
     std::string tenant = configure.tenant() == nullptr ? std::string() : configure.tenant()->str();
-    server_ = std::make_unique<Server>(loop_, settings, std::move(tenant), context);
+    HF_ASSIGN(std::unique_ptr<TlsKeys> tls, tls_of(settings, context));
+    server_ = std::make_unique<Server>(loop_, settings, std::move(tenant), std::move(tls), context);
     return server_->listen(sockets);
 }
 
 void Gateway::handle(const sdk::Message& message) {
-    if (message.type == abi::Body::Reply || message.type == abi::Body::Queried)
-        server_->answer(message);
+    switch (message.type) {
+        case abi::Body::Reply:
+        case abi::Body::Queried:
+        case abi::Body::SocketTaken:
+            return server_->answer(message);
+        case abi::Body::SocketSend:
+            return server_->socket_send(message.as<abi::SocketSend>());
+        case abi::Body::CloseSocket:
+            return server_->socket_close(message.as<abi::CloseSocket>());
+        default:
+            return;
+    }
 }
 
 void Gateway::batch_done() {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kServerLine = "Server: holdfast\r\n";
 constexpr std::string_view kJson = "application/json";
+constexpr std::uint16_t kAccepted = 202;
 constexpr std::string_view kPlain = "text/plain; charset=utf-8";
 
 void put(Bytes& out, std::string_view text) {
@@ -55,8 +56,10 @@ void put_status(Bytes& out, std::uint16_t status) {
     put(out, "\r\n");
 }
 
-void put_connection(Bytes& out, const Framing& framing) {
-    if (!framing.keep_alive)
+void put_connection(Bytes& out, const Framing& framing, bool upgrade = false) {
+    if (upgrade)
+        put(out, framing.keep_alive ? "Connection: upgrade\r\n" : "Connection: close, upgrade\r\n");
+    else if (!framing.keep_alive)
         put(out, "Connection: close\r\n");
     else if (!framing.http11)
         put(out, "Connection: keep-alive\r\n");
@@ -82,17 +85,6 @@ bool is_length(std::string_view value) {
     return std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-bool is_name(std::string_view name) {
-    if (name.empty()) return false;
-    for (const char c : name) {
-        const bool plain =
-            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!plain && std::string_view("!#$%&'*+-.^_`|~").find(c) == std::string_view::npos)
-            return false;
-    }
-    return true;
-}
-
 bool is_value(std::string_view value) {
     for (const char c : value) {
         const auto byte = static_cast<unsigned char>(c);
@@ -109,7 +101,50 @@ std::string_view lowered(std::string_view name, std::array<char, 32>& buffer) {
     return {buffer.data(), size};
 }
 
+// Which fields an actor's headers brought.
+struct FieldsSeen {
+    bool server = false;
+    bool date = false;
+    bool applied = false;  // Preference-Applied
+};
+
+// False: a field is not one; what was written up to it is still there.
+bool put_fields(Bytes& out, BytesView headers, bool take_length, FieldsSeen& seen) {
+    FlatReader reader(headers);
+    while (!reader.done()) {
+        std::string_view name;
+        std::string_view value;
+        if (!reader.field(name) || !reader.field(value) || !is_field_name(name) || !is_value(value))
+            return false;
+        std::array<char, 32> buffer{};
+        const std::string_view lower = lowered(name, buffer);
+        const bool is_own_length = lower == "content-length";
+        if (is_hop_by_hop(lower) || is_reserved(lower)) continue;
+        if (is_own_length && !(take_length && is_length(value))) continue;
+        take_length = take_length && !is_own_length;
+        seen.server = seen.server || lower == "server";
+        seen.date = seen.date || lower == "date";
+        seen.applied = seen.applied || lower == "preference-applied";
+        put(out, name);
+        put(out, ": ");
+        put(out, value);
+        put(out, "\r\n");
+    }
+    return true;
+}
+
 }  // namespace
+
+bool is_field_name(std::string_view name) {
+    if (name.empty()) return false;
+    for (const char c : name) {
+        const bool plain =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!plain && std::string_view("!#$%&'*+-.^_`|~").find(c) == std::string_view::npos)
+            return false;
+    }
+    return true;
+}
 
 void write_local(Bytes& out, const Framing& framing, const LocalAnswer& answer) {
     std::string body;
@@ -132,12 +167,17 @@ void write_local(Bytes& out, const Framing& framing, const LocalAnswer& answer) 
         put(out, answer.allow);
         put(out, "\r\n");
     }
+    if (!answer.version.empty()) {
+        put(out, "Upgrade: websocket\r\nSec-WebSocket-Version: ");
+        put(out, answer.version);
+        put(out, "\r\n");
+    }
     if (!body.empty()) {
         put(out, "Content-Type: ");
         put(out, kJson);
         put(out, "\r\n");
     }
-    put_connection(out, framing);
+    put_connection(out, framing, !answer.version.empty());
     put_body(out, framing, answer.status, as_bytes(body));
 }
 
@@ -161,35 +201,36 @@ bool write_actor(
     if (status < 200 || status > 599) return false;
     const std::size_t before = out.size();
     put_status(out, status);
-    bool server = false;
-    bool date = false;
     // The actor's Content-Length counts once, and only where it announces a body that nobody sends.
-    bool counts = framing.head_only && body.empty() && status != 204 && status != 304;
-    FlatReader reader(headers);
-    while (!reader.done()) {
-        std::string_view name;
-        std::string_view value;
-        if (!reader.field(name) || !reader.field(value) || !is_name(name) || !is_value(value)) {
-            out.resize(before);
-            return false;
-        }
-        std::array<char, 32> buffer{};
-        const std::string_view lower = lowered(name, buffer);
-        const bool is_own_length = lower == "content-length";
-        if (is_hop_by_hop(lower) || is_reserved(lower)) continue;
-        if (is_own_length && !(counts && is_length(value))) continue;
-        counts = counts && !is_own_length;
-        server = server || lower == "server";
-        date = date || lower == "date";
-        put(out, name);
-        put(out, ": ");
-        put(out, value);
-        put(out, "\r\n");
+    const bool counts = framing.head_only && body.empty() && status != 204 && status != 304;
+    FieldsSeen seen;
+    if (!put_fields(out, headers, counts, seen)) {
+        out.resize(before);
+        return false;
     }
-    if (!server) put(out, kServerLine);
-    if (!date) put(out, date_line());
+    if (!seen.server) put(out, kServerLine);
+    if (!seen.date) put(out, date_line());
+    if (status == kAccepted && framing.durable && !seen.applied)
+        put(out, "Preference-Applied: respond-async\r\n");
     put_connection(out, framing);
     put_body(out, framing, status, body);
+    return true;
+}
+
+bool write_switching(Bytes& out, std::string_view accept, BytesView headers) {
+    const std::size_t before = out.size();
+    put(out, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n");
+    put(out, "Sec-WebSocket-Accept: ");
+    put(out, accept);
+    put(out, "\r\n");
+    FieldsSeen seen;
+    if (!put_fields(out, headers, false, seen)) {
+        out.resize(before);
+        return false;
+    }
+    if (!seen.server) put(out, kServerLine);
+    if (!seen.date) put(out, date_line());
+    put(out, "\r\n");
     return true;
 }
 

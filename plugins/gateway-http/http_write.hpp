@@ -14,6 +14,7 @@ struct Framing {
     bool head_only = false;  // the request was HEAD
     bool http11 = true;      // of the request
     bool keep_alive = true;  // the connection goes on after this answer
+    bool durable = false;    // the request said `Prefer: respond-async`
 };
 
 // An answer of the gateway itself.
@@ -23,6 +24,7 @@ struct LocalAnswer {
     std::string_view text = {};       // one sentence for people; any bytes
     std::uint32_t retry_after_s = 0;  // 0: no such field
     std::string_view allow = {};      // empty: no such field
+    std::string_view version = {};    // Sec-WebSocket-Version, for 426; empty: no such field
 };
 
 // One JSON object {"error": text, "reason": reason}; for 204 nothing.
@@ -40,7 +42,13 @@ void write_page(Bytes& out,
 [[nodiscard]] bool write_actor(
     Bytes& out, const Framing& framing, std::uint16_t status, BytesView headers, BytesView body);
 
+// "101 Switching Protocols" to a WebSocket. False: as write_actor.
+[[nodiscard]] bool write_switching(Bytes& out, std::string_view accept, BytesView headers);
+
 // "100 Continue".
 void write_continue(Bytes& out);
+
+// True for a token, which is what a field's name and a subprotocol are.
+[[nodiscard]] bool is_field_name(std::string_view name);
 
 }  // namespace hf::gateway

@@ -5,6 +5,7 @@
 
 #include "abi/base/check.hpp"
 #include "plugins/gateway-http/event.hpp"
+#include "plugins/gateway-http/frames.hpp"
 
 namespace hf::gateway {
 
@@ -18,12 +19,27 @@ static_assert(kEventBytesMax + kRequestExtra < kRecordBytesMax, "a request alway
 
 }  // namespace
 
-Requests::Requests(std::size_t open_max, sdk::Context& context)
-    : context_(context), open_max_(open_max), asked_(&pool_), scratch_(std::make_unique<Draft>()) {}
+bool is_accepted(const abi::Reply& reply) {
+    constexpr std::uint16_t kSwitching = 101;
+    return reply.reason() == abi::ReplyReason::Ok && reply.status() == kSwitching;
+}
+
+Requests::Requests(std::size_t open_max, std::size_t sockets_max, sdk::Context& context)
+    : context_(context),
+      open_max_(open_max),
+      sockets_max_(sockets_max),
+      asked_(&pool_),
+      scratch_(std::make_unique<Draft>()) {}
 
 bool Requests::take_place() {
     if (open_ >= open_max_) return false;
     ++open_;
+    return true;
+}
+
+bool Requests::take_socket() {
+    if (sockets_ >= sockets_max_) return false;
+    ++sockets_;
     return true;
 }
 
@@ -38,36 +54,63 @@ void Requests::drop_draft(std::unique_ptr<Draft> draft) {
     if (draft == nullptr || spare_.size() >= kSpareMax) return;
     draft->event.clear();
     draft->page = {};
+    draft->durable = false;
     spare_.push_back(std::move(draft));
 }
 
 Result<std::uint64_t> Requests::send(const Draft& draft) {
     flatbuffers::FlatBufferBuilder& builder = context_.builder();
-    if (!draft.page.empty()) {
-        const auto page = builder.CreateString(draft.page.data(), draft.page.size());
-        return context_.request(abi::CreateQuery(builder, page), draft.deadline_ns);
+    switch (draft.say) {
+        case Say::Page: {
+            const auto page = builder.CreateString(draft.page.data(), draft.page.size());
+            return context_.request(abi::CreateQuery(builder, page), draft.deadline_ns);
+        }
+        case Say::SocketMessage: {
+            const auto data = builder.CreateVector(draft.event.data(), draft.event.size());
+            return context_.request(
+                abi::CreateSocketMessage(builder, draft.socket, draft.binary, data),
+                draft.deadline_ns);
+        }
+        case Say::SocketClosed: {
+            const auto reason = builder.CreateString(draft.reason);
+            HF_TRY(context_.notify(
+                abi::CreateSocketClosed(builder, draft.socket, draft.code, reason)));
+            return std::uint64_t{0};
+        }
+        case Say::Request:
+        case Say::SocketOpened:
+            break;
     }
     const auto event = builder.CreateVector(draft.event.data(), draft.event.size());
     const auto class_name = builder.CreateString(draft.class_name);
     const auto name = builder.CreateString(draft.name);
     const auto client = builder.CreateString(draft.client);
-    return context_.request(abi::CreateRequest(builder, class_name, name, event, client),
-                            draft.deadline_ns);
+    if (draft.say == Say::SocketOpened)
+        return context_.request(
+            abi::CreateSocketOpened(builder, draft.socket, class_name, name, event, client),
+            draft.deadline_ns);
+    return context_.request(
+        abi::CreateRequest(builder, class_name, name, event, client, draft.durable),
+        draft.deadline_ns);
 }
 
-void Requests::sent(Asker& asker, std::uint64_t id) {
-    asker.queued_ = false;
-    asker.request_id_ = id;
-    asked_.emplace(id, &asker);
+void Requests::sent(Asker* asker, const Draft& draft, std::uint64_t id) {
+    // Told, and with it out of our hands.
+    if (draft.say == Say::SocketClosed) return give_back_socket();
+    asked_.emplace(id, Asked{asker, draft.say, draft.socket});
+    if (asker == nullptr) return;
+    asker->queued_ = false;
+    asker->request_id_ = id;
 }
 
 void Requests::ask(Asker& asker, Draft& draft) {
-    HF_CHECK(asker.request_id_ == 0 && !asker.queued_, "one open request per connection");
+    HF_CHECK(asker.request_id_ == 0 && !asker.queued_, "one open request per asker");
     // Nothing overtakes what waits for credit.
     if (queue_.empty()) {
         if (const auto id = send(draft); id.ok()) {
-            sent(asker, id.value());
+            sent(&asker, draft, id.value());
             draft.page = {};
+            draft.durable = false;
             return;
         }
     }
@@ -78,21 +121,30 @@ void Requests::ask(Asker& asker, Draft& draft) {
 }
 
 void Requests::leave(Asker& asker, bool tell) {
+    if (!asker.queued_) {
+        if (tell) tell_gone(asker);
+        // The supervisor still works on it, so its place stays taken until the answer.
+        return let_go(asker);
+    }
+    asker.queued_ = false;
+    const auto found = std::find_if(
+        queue_.begin(), queue_.end(), [&](const Queued& queued) { return queued.asker == &asker; });
+    const Say say = found->draft->say;
+    drop_draft(std::move(found->draft));
+    queue_.erase(found);
+    if (say != Say::SocketMessage) give_back();
+    if (say == Say::SocketOpened) give_back_socket();
+}
+
+void Requests::let_go(Asker& asker) {
     if (asker.queued_) {
         asker.queued_ = false;
-        const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& queued) {
-            return queued.asker == &asker;
-        });
-        drop_draft(std::move(found->draft));
-        queue_.erase(found);
-        give_back();
-        return;
+        for (Queued& queued : queue_)
+            if (queued.asker == &asker) queued.asker = nullptr;
+    } else if (asker.request_id_ != 0) {
+        asked_.at(asker.request_id_).asker = nullptr;
+        asker.request_id_ = 0;
     }
-    if (asker.request_id_ == 0) return;
-    if (tell) tell_gone(asker);
-    // The supervisor still works on it, so its place stays taken until the answer.
-    asked_[asker.request_id_] = nullptr;
-    asker.request_id_ = 0;
 }
 
 void Requests::tell_gone(const Asker& asker) {
@@ -102,18 +154,40 @@ void Requests::tell_gone(const Asker& asker) {
     (void)context_.notify(abi::CreateCancelled(builder, asker.request_id_));
 }
 
+void Requests::tell_closed(std::uint64_t socket, std::uint16_t code, std::string_view reason) {
+    std::unique_ptr<Draft> draft = new_draft();
+    draft->say = Say::SocketClosed;
+    draft->socket = socket;
+    draft->code = code;
+    draft->reason = reason;
+    queue_.push_back({nullptr, std::move(draft)});
+    if (queue_.size() == 1) retry();
+}
+
+void Requests::accepted_too_late(std::uint64_t socket, const abi::Reply& reply) {
+    if (!is_accepted(reply)) return give_back_socket();
+    tell_closed(socket, kCloseBroken, "the client was gone before it was accepted");
+}
+
 bool Requests::answer(const sdk::Message& message) {
     const auto found = asked_.find(message.reply_to);
     if (found == asked_.end()) return false;
-    Asker* const asker = found->second;
+    const Asked asked = found->second;
     asked_.erase(found);
-    give_back();
-    if (asker == nullptr) return false;
-    asker->request_id_ = 0;
+    if (asked.say != Say::SocketMessage) give_back();
+    if (asked.asker == nullptr) {
+        if (asked.say == Say::SocketOpened)
+            accepted_too_late(asked.socket, message.as<abi::Reply>());
+        // That a WebSocket ends while its message is on its way is nothing to be counted.
+        return asked.say == Say::SocketMessage;
+    }
+    asked.asker->request_id_ = 0;
     if (message.type == abi::Body::Reply)
-        asker->answered(message.as<abi::Reply>());
+        asked.asker->answered(message.as<abi::Reply>());
+    else if (message.type == abi::Body::SocketTaken)
+        asked.asker->answered(message.as<abi::SocketTaken>());
     else
-        asker->answered(message.as<abi::Queried>());
+        asked.asker->answered(message.as<abi::Queried>());
     return true;
 }
 
@@ -122,7 +196,7 @@ void Requests::retry() {
         Queued& first = queue_.front();
         const auto id = send(*first.draft);
         if (!id.ok()) return;
-        sent(*first.asker, id.value());
+        sent(first.asker, *first.draft, id.value());
         drop_draft(std::move(first.draft));
         queue_.pop_front();
     }

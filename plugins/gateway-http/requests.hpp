@@ -1,6 +1,6 @@
-// Requests on their way to the supervisor and back. Responsible for their bound, for keeping those that found no credit in
-// order, and for tokens that outlive their connection: the answer to a request whose client is gone, or was told 504, still
-// comes, and is dropped here.
+// What this process asks and tells the supervisor, and the answers. Responsible for the bounds of it, for keeping what
+// found no credit in order, and for tokens that outlive their connection: the answer to a request whose client is gone, or
+// was told 504, still comes, and is dropped here; a WebSocket that is accepted then is closed at once.
 // If the supervisor dies the process ends with it; if this process dies every request of it is answered by nobody
 // (replay: never), and the successor starts with none.
 #pragma once
@@ -20,22 +20,37 @@
 
 namespace hf::gateway {
 
-// What is to be asked: an actor's event, or a page when `page` is set.
+enum class Say : std::uint8_t {
+    Request,        // an actor's event
+    Page,           //
+    SocketOpened,   // an event that asks for a WebSocket
+    SocketMessage,  //
+    SocketClosed,   // told, not asked
+};
+
+// What is to be asked or told.
 struct Draft {
-    Bytes event;
+    Say say = Say::Request;
+    Bytes event;                 // or the message's data
     std::size_t head_bytes = 0;  // of the event, as begin_event left it
     std::string class_name;
     std::string name;
     std::string client;
-    std::string_view page;  // a literal
+    bool durable = false;
+    std::string_view page;     // a literal
+    std::uint64_t socket = 0;  // its number, for Socket...
+    bool binary = false;
+    std::uint16_t code = 0;  // SocketClosed
+    std::string reason;
     std::int64_t deadline_ns = 0;
 };
 
 // Who waits for an answer.
 class Asker {
 public:
-    virtual void answered(const abi::Reply& reply) = 0;
-    virtual void answered(const abi::Queried& queried) = 0;
+    virtual void answered(const abi::Reply& /*reply*/) {}
+    virtual void answered(const abi::Queried& /*queried*/) {}
+    virtual void answered(const abi::SocketTaken& /*taken*/) {}
 
 protected:
     Asker() = default;
@@ -47,17 +62,29 @@ private:
     bool queued_ = false;           // waits for credit
 };
 
+// True: the actor takes the WebSocket that this answers.
+[[nodiscard]] bool is_accepted(const abi::Reply& reply);
+
 class Requests {
 public:
-    Requests(std::size_t open_max, sdk::Context& context);
+    Requests(std::size_t open_max, std::size_t sockets_max, sdk::Context& context);
 
     // Takes one of the places; false: all are taken. A place is held from here until the answer, or give_back().
+    // A WebSocket's messages need none: there is one at a time for each.
     [[nodiscard]] bool take_place();
     void give_back() {
         HF_CHECK(open_ > 0, "a place is given back once");
         --open_;
     }
     [[nodiscard]] std::size_t open() const { return open_; }
+    // As well for WebSockets: held until give_back_socket() or the supervisor has been told of its end.
+    [[nodiscard]] bool take_socket();
+    void give_back_socket() {
+        HF_CHECK(sockets_ > 0, "a socket's place is given back once");
+        --sockets_;
+    }
+    // Everything was said.
+    [[nodiscard]] bool owes_nothing() const { return queue_.empty(); }
 
     // A draft with all fields cleared; its buffers come from earlier ones.
     std::unique_ptr<Draft> new_draft();
@@ -65,35 +92,49 @@ public:
     // For a request that is asked at once.
     Draft& scratch() { return *scratch_; }
 
-    // Asks, or queues when there is no credit. The asker holds a place, which goes over to the request. `draft` may be
-    // scratch(); it is empty afterwards.
+    // Asks, or queues when there is no credit. The asker's places go over to the request. `draft` may be scratch(); it is
+    // empty afterwards.
     void ask(Asker& asker, Draft& draft);
     // True: it has not been asked yet, so nothing has taken effect.
     [[nodiscard]] static bool is_queued(const Asker& asker) { return asker.queued_; }
-    // The asker does not wait any longer. `tell`: the supervisor hears that the client is gone.
+    // The asker does not wait any longer. `tell`: the supervisor hears that the client is gone. What was not asked yet
+    // is not asked.
     void leave(Asker& asker, bool tell);
+    // As leave, but what was not asked yet still is.
+    void let_go(Asker& asker);
     // The client may be gone, but the asker still waits.
     void tell_gone(const Asker& asker);
+    // An accepted WebSocket is gone. Behind everything said of it before.
+    void tell_closed(std::uint64_t socket, std::uint16_t code, std::string_view reason);
 
-    // False: nobody waits for this answer.
+    // False: an answer that nobody waits for any more.
     bool answer(const sdk::Message& message);
-    // Credit may have come: asks what is queued.
+    // Credit may have come: asks and tells what is queued.
     void retry();
 
 private:
     struct Queued {
-        Asker* asker;
+        Asker* asker;  // null: nobody waits for the answer
         std::unique_ptr<Draft> draft;
     };
+    struct Asked {
+        Asker* asker;
+        Say say;
+        std::uint64_t socket;
+    };
     [[nodiscard]] Result<std::uint64_t> send(const Draft& draft);
-    void sent(Asker& asker, std::uint64_t id);
+    void sent(Asker* asker, const Draft& draft, std::uint64_t id);
+    void accepted_too_late(std::uint64_t socket, const abi::Reply& reply);
 
     sdk::Context& context_;
     std::size_t open_max_;
     std::size_t open_ = 0;
+    std::size_t sockets_max_;
+    std::size_t sockets_ = 0;
     // A pool: once as many nodes were made as requests are ever open, asking allocates nothing.
     std::pmr::unsynchronized_pool_resource pool_;
-    std::pmr::unordered_map<std::uint64_t, Asker*> asked_;
+    std::pmr::unordered_map<std::uint64_t, Asked> asked_;
+    // At most the open requests, and for each WebSocket a message and its end.
     std::deque<Queued> queue_;
     std::unique_ptr<Draft> scratch_;
     std::vector<std::unique_ptr<Draft>> spare_;

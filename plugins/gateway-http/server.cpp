@@ -12,7 +12,7 @@ namespace {
 
 // Connections waiting to be accepted; the kernel cuts it at net.core.somaxconn, 4096 by default.
 constexpr int kBacklog = 4096;
-// Connections beyond connections_max that are told so; more than that are closed without a word.
+// Connections beyond a limit that are told so at the same time; more than that are closed without a word.
 constexpr std::size_t kTurnAwayMax = 64;
 // Beyond the request's own deadline, which the supervisor answers itself: two loop turns of a busy node.
 constexpr std::int64_t kAnswerGraceMs = 250;
@@ -28,12 +28,17 @@ constexpr std::int64_t kNsPerMs = 1'000'000;
 
 }  // namespace
 
-Server::Server(uv_loop_t& loop, const Settings& settings, std::string tenant, sdk::Context& context)
+Server::Server(uv_loop_t& loop,
+               const Settings& settings,
+               std::string tenant,
+               std::unique_ptr<TlsKeys> tls,
+               sdk::Context& context)
     : loop_(loop),
       settings_(settings),
       tenant_(std::move(tenant)),
+      tls_(std::move(tls)),
       context_(context),
-      requests_(settings.requests_open_max, context) {
+      requests_(settings.requests_open_max, settings.sockets_max, context) {
     deadlines_.set_length(Wait::Idle, settings.idle_timeout_ms);
     deadlines_.set_length(Wait::Head, settings.header_timeout_ms);
     deadlines_.set_length(Wait::Body, body_look_ms(settings));
@@ -41,6 +46,10 @@ Server::Server(uv_loop_t& loop, const Settings& settings, std::string tenant, sd
     deadlines_.set_length(Wait::Write, settings.write_timeout_ms);
     deadlines_.set_length(Wait::Linger, kLingerMs);
     deadlines_.set_length(Wait::Shed, kShedIdleMs);
+    deadlines_.set_length(Wait::Ping, settings.ping_interval_ms);
+    deadlines_.set_length(Wait::Pong, settings.pong_timeout_ms);
+    deadlines_.set_length(Wait::Close, settings.close_timeout_ms);
+    deadlines_.set_length(Wait::Taken, settings.request_timeout_ms + kAnswerGraceMs);
     head_.fields.reserve(settings.header_count_max);
     (void)uv_timer_init(&loop_, &timer_);
     timer_.data = this;
@@ -83,16 +92,38 @@ void Server::on_connection(Listener& listener, int status) {
     connections_.push_back(connection);
     counters_.add(Count::ConnectionsOpened);
     connection->open(reinterpret_cast<uv_stream_t*>(&listener.tcp));
-    if (room || connection->is_closed()) return;
-    counters_.add(Count::ConnectionsRefused);
-    if (connections_.size() <= settings_.connections_max + kTurnAwayMax)
-        connection->turn_away();
-    else
-        connection->close();
+    if (connection->is_closed()) return;
+    if (settings_.connections_per_client_max != 0) {
+        connection->is_counted = true;
+        ++clients_[connection->client_key()];
+    }
+    const std::string_view broken = broken_limit(*connection, room);
+    if (broken.empty()) return;
+    if (turned_away_ >= kTurnAwayMax) return connection->close();
+    connection->is_turned_away = true;
+    ++turned_away_;
+    connection->turn_away(broken);
+}
+
+std::string_view Server::broken_limit(const Connection& connection, bool room) {
+    if (!room) {
+        counters_.add(Count::ConnectionsRefused);
+        return "connections_max is reached";
+    }
+    if (!connection.is_counted ||
+        clients_[connection.client_key()] <= settings_.connections_per_client_max)
+        return {};
+    counters_.add(Count::ClientsRefused);
+    return "connections_per_client_max is reached";
 }
 
 void Server::closing(Connection& connection) {
     counters_.add(Count::ConnectionsClosed);
+    if (connection.is_turned_away) --turned_away_;
+    if (connection.is_counted) {
+        const auto found = clients_.find(connection.client_key());
+        if (--found->second == 0) clients_.erase(found);
+    }
     connections_.back()->index = connection.index;
     connections_[connection.index] = connections_.back();
     connections_.pop_back();
@@ -110,6 +141,23 @@ void Server::closed(Connection* connection) {
 
 void Server::answer(const sdk::Message& message) {
     if (!requests_.answer(message)) counters_.add(Count::LateAnswers);
+}
+
+void Server::socket_send(const abi::SocketSend& send) {
+    const auto found = sockets_.find(send.connection());
+    if (found == sockets_.end()) return counters_.add(Count::SocketMessagesDropped);
+    found->second->send(
+        send.binary(),
+        send.data() == nullptr ? BytesView() : BytesView(send.data()->data(), send.data()->size()));
+}
+
+void Server::socket_close(const abi::CloseSocket& close) {
+    const auto found = sockets_.find(close.connection());
+    if (found == sockets_.end()) return;
+    found->second->close(
+        close.code(),
+        close.reason() == nullptr ? std::string_view() : close.reason()->string_view(),
+        Count::SocketsByActor);
 }
 
 void Server::flush_later(Connection& connection) {
@@ -135,7 +183,9 @@ void Server::shed(std::int64_t deadline_ns) {
     // Closes our descriptor only: the socket belongs to others too, so it is never shut down.
     for (const auto& listener : listeners_)
         uv_close(reinterpret_cast<uv_handle_t*>(&listener->tcp), nullptr);
-    for (Connection* const connection : connections_) connection->shed();
+    // A socket's last words may end it, which takes its connection out of the table: this walks over a copy, as below.
+    const std::vector<Connection*> open = connections_;
+    for (Connection* const connection : open) connection->shed();
 }
 
 void Server::give_up() {
@@ -176,7 +226,7 @@ void Server::on_timer() {
     armed_ns_ = kNever;
     const std::int64_t now = monotonic_ns();
     while (Deadlines::Item* const item = deadlines_.take_due(now))
-        static_cast<Connection*>(item)->time_is_up(item->wait());
+        item->time_is_up(item->waits_for());
     if (give_up_ns_ <= now) give_up();
     if (counters_.changed() && told_ns_ + kCountersMs * kNsPerMs <= now) tell_counters(now);
     batch_done();

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "abi/base/result.hpp"
@@ -19,6 +21,7 @@
 #include "plugins/gateway-http/requests.hpp"
 #include "plugins/gateway-http/route.hpp"
 #include "plugins/gateway-http/settings.hpp"
+#include "plugins/gateway-http/tls.hpp"
 
 namespace hf::gateway {
 
@@ -27,7 +30,12 @@ inline constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 
 class Server {
 public:
-    Server(uv_loop_t& loop, const Settings& settings, std::string tenant, sdk::Context& context);
+    // `tls`: null for plain connections.
+    Server(uv_loop_t& loop,
+           const Settings& settings,
+           std::string tenant,
+           std::unique_ptr<TlsKeys> tls,
+           sdk::Context& context);
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
@@ -35,15 +43,20 @@ public:
     // processes share it.
     Result<void> listen(const std::vector<int>& sockets);
 
-    // Reply or Queried.
+    // Reply, Queried or SocketTaken.
     void answer(const sdk::Message& message);
+    // For a WebSocket that is here no more: dropped.
+    void socket_send(const abi::SocketSend& send);
+    void socket_close(const abi::CloseSocket& close);
     // All messages of a turn are handled: asks what waited for credit, writes what has gathered.
     void batch_done();
     // Takes no new connections, lets the open ones finish. At the deadline (CLOCK_MONOTONIC, 0: none) the rest is answered.
     void shed(std::int64_t deadline_ns);
     [[nodiscard]] bool sheds() const { return shedding_; }
-    // No connection is left, closing ones included.
-    [[nodiscard]] bool is_empty() const { return connections_.empty() && closing_ == 0; }
+    // No connection is left, closing ones included, and everything was said.
+    [[nodiscard]] bool is_empty() const {
+        return connections_.empty() && closing_ == 0 && requests_.owes_nothing();
+    }
     // Answers everything open for the last time.
     void give_up();
     // Before the loop blocks: sets the one timer to the next thing that is due, or stops it.
@@ -53,6 +66,7 @@ public:
     [[nodiscard]] uv_loop_t& loop() { return loop_; }
     [[nodiscard]] const Settings& settings() const { return settings_; }
     [[nodiscard]] const std::string& tenant() const { return tenant_; }
+    [[nodiscard]] const TlsKeys* tls() const { return tls_.get(); }
     [[nodiscard]] Requests& requests() { return requests_; }
     [[nodiscard]] Deadlines& deadlines() { return deadlines_; }
     [[nodiscard]] Counters& counters() { return counters_; }
@@ -60,6 +74,13 @@ public:
     [[nodiscard]] Route& route() { return route_; }
     [[nodiscard]] TargetParts& parts() { return parts_; }
     [[nodiscard]] char* read_buffer() { return read_buffer_.data(); }
+    // Numbers of WebSockets are used once in this process.
+    [[nodiscard]] std::uint64_t next_socket() { return ++last_socket_; }
+    void know(Socket& socket) { sockets_.emplace(socket.number(), &socket); }
+    void forget(const Socket& socket) { sockets_.erase(socket.number()); }
+    // Bytes that all WebSockets keep.
+    [[nodiscard]] std::size_t charged() const { return charged_; }
+    void charge(std::size_t before, std::size_t now) { charged_ = charged_ - before + now; }
     void flush_later(Connection& connection);
     // The connection has called uv_close.
     void closing(Connection& connection);
@@ -73,6 +94,8 @@ private:
     };
 
     void on_connection(Listener& listener, int status);
+    // The limit that one more connection, already in the table, breaks; empty: none.
+    [[nodiscard]] std::string_view broken_limit(const Connection& connection, bool room);
     void on_timer();
     void tell_counters(std::int64_t now);
     [[nodiscard]] std::int64_t next_due_ns() const;
@@ -80,6 +103,7 @@ private:
     uv_loop_t& loop_;
     Settings settings_;
     std::string tenant_;
+    std::unique_ptr<TlsKeys> tls_;
     sdk::Context& context_;
     Requests requests_;
     Deadlines deadlines_;
@@ -93,7 +117,12 @@ private:
     std::vector<std::unique_ptr<Listener>> listeners_;
     std::vector<Connection*> connections_;  // open ones
     std::size_t closing_ = 0;               // uv_close called, not yet let go
+    std::size_t turned_away_ = 0;           // of both, those that were told a limit
     std::vector<Connection*> to_flush_;
+    std::unordered_map<std::string, std::size_t> clients_;  // connections, by client_key
+    std::unordered_map<std::uint64_t, Socket*> sockets_;    // open ones
+    std::uint64_t last_socket_ = 0;
+    std::size_t charged_ = 0;
     uv_timer_t timer_{};
     std::int64_t armed_ns_ = kNever;
     std::int64_t told_ns_ = 0;  // when the counters were last told

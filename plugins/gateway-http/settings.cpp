@@ -19,10 +19,12 @@ struct Known {
 };
 
 constexpr std::uint64_t kDayMs = 86'400'000;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 
 // Least values are what one plain request of a browser needs; most values are what a record, a process's descriptors or
 // patience allow.
-constexpr std::array<Known, 12> kKnown{{
+constexpr std::array<Known, 20> kKnown{{
     {"header_bytes_max", &Settings::header_bytes_max, nullptr, 256, kHeaderBytesMax},
     {"header_count_max", &Settings::header_count_max, nullptr, 1, 1000},
     {"body_bytes_max", &Settings::body_bytes_max, nullptr, 0, kPayloadBytesMax},
@@ -35,14 +37,29 @@ constexpr std::array<Known, 12> kKnown{{
     {"idle_timeout", nullptr, &Settings::idle_timeout_ms, 10, kDayMs},
     {"request_timeout", nullptr, &Settings::request_timeout_ms, 10, kEventWaitMsMax},
     {"write_timeout", nullptr, &Settings::write_timeout_ms, 10, kDayMs},
+    {"connections_per_client_max", &Settings::connections_per_client_max, nullptr, 0, 1'000'000},
+    {"sockets_max", &Settings::sockets_max, nullptr, 0, 1'000'000},
+    {"message_bytes_max", &Settings::message_bytes_max, nullptr, 1, kPayloadBytesMax},
+    {"socket_buffer_max", &Settings::socket_buffer_max, nullptr, kRecordBytesMax, kGiB},
+    {"sockets_memory_max", &Settings::sockets_memory_max, nullptr, kMiB, 64 * kGiB},
+    {"ping_interval", nullptr, &Settings::ping_interval_ms, 10, kDayMs},
+    {"pong_timeout", nullptr, &Settings::pong_timeout_ms, 10, kDayMs},
+    {"close_timeout", nullptr, &Settings::close_timeout_ms, 10, kDayMs},
 }};
+
+// Text, taken as it is.
+struct KnownText {
+    std::string_view name;
+    std::string Settings::*text;
+};
+constexpr std::array<KnownText, 2> kKnownTexts{
+    {{"tls_certificate", &Settings::tls_certificate}, {"tls_key", &Settings::tls_key}}};
 
 std::string known_names() {
     std::string names;
-    for (const Known& known : kKnown) {
-        if (!names.empty()) names += ", ";
-        names += known.name;
-    }
+    for (const Known& known : kKnown) names += std::string(known.name) + ", ";
+    for (const KnownText& known : kKnownTexts) names += std::string(known.name) + ", ";
+    names.resize(names.size() - 2);
     return names;
 }
 
@@ -63,6 +80,11 @@ Result<void> read_one(Settings& settings, std::string_view name, std::string_vie
             settings.*known.millis = static_cast<std::int64_t>(value);
         return {};
     }
+    for (const KnownText& known : kKnownTexts) {
+        if (known.name != name) continue;
+        settings.*known.text = text;
+        return {};
+    }
     return fail(Code::Invalid,
                 "unknown setting \"" + std::string(name) + "\"; known are " + known_names());
 }
@@ -73,6 +95,8 @@ Result<Settings> read_settings(
     const std::vector<std::pair<std::string_view, std::string_view>>& given) {
     Settings settings;
     for (const auto& [name, text] : given) HF_TRY(read_one(settings, name, text));
+    if (settings.tls_certificate.empty() != settings.tls_key.empty())
+        return fail(Code::Invalid, "tls_certificate and tls_key are set together or not at all");
     return settings;
 }
 

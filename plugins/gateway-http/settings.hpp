@@ -35,6 +35,23 @@ struct Settings {
     std::int64_t idle_timeout_ms = 75'000;
     std::int64_t request_timeout_ms = 30'000;
     std::int64_t write_timeout_ms = 30'000;
+    // Connections of one peer address (IPv6: of one /64, which is what a household is given); 0: not counted.
+    std::size_t connections_per_client_max = 0;
+    // WebSockets that are open, asked for, or whose end the supervisor has not heard of yet.
+    std::size_t sockets_max = 10'000;
+    std::size_t message_bytes_max = kPayloadBytesMax;
+    // What one client was sent and has not read: twenty of the largest messages.
+    std::size_t socket_buffer_max = std::size_t{1024} * 1024;
+    // And what all of them keep here together, both ways: 256 clients that read nothing.
+    std::size_t sockets_memory_max = std::size_t{256} * 1024 * 1024;
+    // Routers forget silent connections after a minute or more.
+    std::int64_t ping_interval_ms = 30'000;
+    std::int64_t pong_timeout_ms = 20'000;
+    // A client answers a close as soon as it reads it.
+    std::int64_t close_timeout_ms = 5'000;
+    // Files in PEM; both or neither. The supervisor may pass them as descriptors of these names, else they are opened here.
+    std::string tls_certificate = {};
+    std::string tls_key = {};
 };
 
 // How often a body's progress is looked at: long enough for a network that stalls for some seconds.

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -43,6 +44,29 @@ long TestClient::fill() {
     if (got > 0) buffer_.append(piece.data(), static_cast<std::size_t>(got));
     if (got < 0 && errno == EAGAIN) return -2;
     return got;
+}
+
+std::size_t TestClient::send_some(std::string_view bytes) {
+    constexpr int kPatienceMs = 1000;
+    std::size_t sent = 0;
+    while (sent < bytes.size()) {
+        pollfd room{fd_.get(), POLLOUT, 0};
+        if (::poll(&room, 1, kPatienceMs) != 1) break;
+        const ssize_t now = ::send(
+            fd_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (now < 0 && errno == EAGAIN) continue;
+        if (now <= 0) break;
+        sent += static_cast<std::size_t>(now);
+    }
+    return sent;
+}
+
+long TestClient::take(std::size_t bytes, std::string& into) {
+    while (buffer_.size() < bytes)
+        if (const long got = fill(); got <= 0) return got;
+    into.append(buffer_, 0, bytes);
+    buffer_.erase(0, bytes);
+    return static_cast<long>(bytes);
 }
 
 Answer TestClient::answer(bool without_body) {

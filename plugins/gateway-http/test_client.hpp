@@ -24,11 +24,15 @@ public:
     bool send(std::string_view bytes);
     // `without_body`: the answer to HEAD.
     Answer answer(bool without_body = false);
+    // What the peer's side takes within a second; less than all: it does not read.
+    std::size_t send_some(std::string_view bytes);
     // send and answer.
     Answer ask(std::string_view bytes) {
         send(bytes);
         return answer();
     }
+    // The next bytes, whatever they are, appended to `into`. As recv when the stream ends first: 0, -1, or -2 after 10 s.
+    long take(std::size_t bytes, std::string& into);
     // Nothing more comes but the end of the stream.
     bool is_ended();
     void shut_sending();

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/check.hpp"
@@ -29,6 +30,12 @@ constexpr std::string_view kHundred =
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123"
     "456789";
 
+BytesView view_of(const flatbuffers::Vector<std::uint8_t>& bytes) {
+    return {bytes.data(), bytes.size()};
+}
+
+}  // namespace
+
 Bytes one_header(std::string_view name, std::string_view value) {
     Bytes bytes;
     FlatWriter writer(bytes);
@@ -37,7 +44,7 @@ Bytes one_header(std::string_view name, std::string_view value) {
     return bytes;
 }
 
-std::string describe(BytesView event, std::string_view& body) {
+std::string describe_event(BytesView event, std::string_view& body) {
     FlatReader reader(event);
     std::string_view method;
     std::string_view url;
@@ -55,13 +62,8 @@ std::string describe(BytesView event, std::string_view& body) {
     return text + std::string(body);
 }
 
-BytesView view_of(const flatbuffers::Vector<std::uint8_t>& bytes) {
-    return {bytes.data(), bytes.size()};
-}
-
-}  // namespace
-
 TestSupervisor::TestSupervisor(const Options& options) : options_(options) {
+    if (const char* const other = std::getenv("HOLDFAST_TEST_GATEWAY")) options_.binary = other;
     listener_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     bell_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const int one = 1;
@@ -80,7 +82,7 @@ TestSupervisor::TestSupervisor(const Options& options) : options_(options) {
     auto created = port::Channel::create(pool_, options.sizes, kGeneration, abi::Kind::Gateway);
     HF_CHECK(created.ok(), "a test needs a link");
     channel_ = std::move(created).value();
-    child_ = rig::Child(options.binary, {"--kind", "gateway"}, channel_->take_plugin_end());
+    child_ = rig::Child(options_.binary, {"--kind", "gateway"}, channel_->take_plugin_end());
     HF_CHECK(channel_->attach({{"listener0", listener_.get()}}).ok(), "a test needs a link");
     thread_ = std::thread([this] { run(); });
     wait_until([this](const Seen&) { return ready_ || !error_.empty(); });
@@ -144,9 +146,16 @@ void TestSupervisor::handle(const port::Received& received) {
             const std::lock_guard lock(mutex_);
             ++seen_.requests;
             seen_.deadline_ns = received.deadline_ns;
+            seen_.durable = received.as<abi::Request>().durable();
         }
         return handle_request(received.req_id, received.as<abi::Request>());
     }
+    if (received.type == abi::Body::SocketOpened)
+        return handle_opened(received.req_id, received.as<abi::SocketOpened>());
+    if (received.type == abi::Body::SocketMessage)
+        return handle_message(received.req_id, received.as<abi::SocketMessage>());
+    if (received.type == abi::Body::SocketClosed)
+        return handle_closed(received.as<abi::SocketClosed>());
     const std::lock_guard lock(mutex_);
     switch (received.type) {
         case abi::Body::Ready: {
@@ -194,12 +203,22 @@ void TestSupervisor::reply(std::uint64_t id, unsigned status, BytesView headers,
 }
 
 void TestSupervisor::handle_request(std::uint64_t id, const abi::Request& request) {
+    answer_as(request.class_name()->str(),
+              request.name()->str(),
+              id,
+              view_of(*request.event()),
+              request.client()->string_view());
+}
+
+void TestSupervisor::answer_as(const std::string& class_name,
+                               const std::string& name,
+                               std::uint64_t id,
+                               BytesView event,
+                               std::string_view client) {
     static const Bytes kType = one_header("Content-Type", "text/plain");
-    const std::string_view class_name = request.class_name()->string_view();
     if (class_name == "fixed") return reply(id, 200, kType, as_bytes(kHundred));
-    const std::string name = request.name()->str();
     std::string_view body;
-    const std::string text = describe(view_of(*request.event()), body);
+    const std::string text = describe_event(event, body);
     if (class_name == "echo") return reply(id, 200, kType, as_bytes(text));
     if (class_name == "body") return reply(id, 200, kType, as_bytes(body));
     if (class_name == "status")
@@ -214,7 +233,7 @@ void TestSupervisor::handle_request(std::uint64_t id, const abi::Request& reques
         const std::lock_guard lock(mutex_);
         held_.push_back(id);
         seen_.held = held_.size();
-        seen_.client = request.client()->str();
+        seen_.client = client;
         return;
     }
     auto& fbb = channel_->builder();
@@ -246,12 +265,16 @@ bool TestSupervisor::wait_until(const std::function<bool(const Seen&)>& done,
 void TestSupervisor::release() {
     command([this] {
         std::vector<std::uint64_t> held;
+        std::vector<std::uint64_t> late;
         {
             const std::lock_guard lock(mutex_);
             held.swap(held_);
+            late.swap(late_);
             seen_.held = 0;
+            seen_.sockets += late.size();
         }
         for (const std::uint64_t id : held) reply(id, 200, {}, as_bytes("released"));
+        for (const std::uint64_t id : late) reply(id, kSwitching, {}, {});
     });
 }
 
@@ -264,6 +287,15 @@ void TestSupervisor::shed(std::int64_t within_ms) {
 
 void TestSupervisor::stop() {
     command([this] { channel_->notify(abi::CreateStop(channel_->builder())); });
+}
+
+std::uint64_t TestSupervisor::memory_kib() const {
+    std::ifstream status("/proc/" + std::to_string(child_.pid()) + "/status");
+    std::string word;
+    std::uint64_t value = 0;
+    while (status >> word)
+        if (word == "VmRSS:") status >> value;
+    return value;
 }
 
 int TestSupervisor::exit_code() {

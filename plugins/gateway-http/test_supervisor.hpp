@@ -8,6 +8,12 @@
 //   status   the status that is the name
 //   header   an answer whose header `x` is the name
 //   size     as many bytes as the name says
+// and of one that is asked for a WebSocket (any other class answers as above, which refuses it unless the status is 101):
+//   chat     says what it hears, but for texts that begin with "!" (test_sockets.cpp)
+//   slow     takes no message until take()
+//   late     does not answer until release(), then accepts
+//   choose   chooses the subprotocol that is the name
+//   extra    accepts with the header `x`, which is the name
 #pragma once
 
 #include <atomic>
@@ -19,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,10 +37,15 @@
 
 namespace hf::gateway {
 
+inline constexpr unsigned kSwitching = 101;
+Bytes one_header(std::string_view name, std::string_view value);
+// An event as "method url|name=value...|body"; `body` views into it.
+std::string describe_event(BytesView event, std::string_view& body);
+
 class TestSupervisor {
 public:
     struct Options {
-        std::string binary;
+        std::string binary;  // HOLDFAST_TEST_GATEWAY in the environment wins over it
         std::vector<std::pair<std::string, std::string>> settings;
         std::uint16_t port = 0;                          // 0: the system chooses
         port::ChannelSizes sizes{4U << 20U, 4U << 20U};  // as the daemon gives a gateway
@@ -47,7 +59,14 @@ public:
     [[nodiscard]] const std::string& error() const { return error_; }  // of Ready, or of the link
     [[nodiscard]] std::uint16_t port() const { return port_; }
     [[nodiscard]] pid_t pid() const { return child_.pid(); }
+    // What the process keeps in memory now.
+    [[nodiscard]] std::uint64_t memory_kib() const;
 
+    struct Closed {
+        std::uint64_t connection = 0;
+        unsigned code = 0;
+        std::string reason;
+    };
     // What the thread has seen.
     struct Seen {
         std::uint64_t turns = 0;  // of the thread: messages of the process, commands
@@ -60,13 +79,24 @@ public:
         std::string fault;             // of the link
         std::string client;            // of the last request
         std::int64_t deadline_ns = 0;  // of the last request
+        bool durable = false;          // of the last request
+        std::string opened;         // the last event that asked for a WebSocket, as `echo` says it
+        std::uint64_t sockets = 0;  // accepted
+        std::vector<std::string> messages;  // of all WebSockets, behind 't' or 'b'
+        std::uint64_t open_messages = 0;    // not taken yet
+        bool two_at_once = false;           // of one WebSocket: must never be
+        std::vector<Closed> closed;
+        std::vector<std::string> heard;  // messages, and "c<code>" for closes, in order
     };
     [[nodiscard]] Seen seen();
     // Waits until `done`, looking whenever the thread has seen something; false when the time is up.
     bool wait_until(const std::function<bool(const Seen&)>& done,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
 
-    void release();                     // answers everything held
+    void release();  // answers everything held
+    void take();     // takes every message that waits
+    void say(std::uint64_t connection, bool binary, const std::string& text);
+    void close(std::uint64_t connection, unsigned code, const std::string& reason);
     void shed(std::int64_t within_ms);  // 0: without a deadline
     void stop();
     // The exit code of the process, which must end by itself; -1: it did not within 10 s, or was killed.
@@ -76,6 +106,18 @@ private:
     void run();
     void handle(const port::Received& received);
     void handle_request(std::uint64_t id, const abi::Request& request);
+    void handle_opened(std::uint64_t id, const abi::SocketOpened& opened);
+    void handle_message(std::uint64_t id, const abi::SocketMessage& message);
+    void handle_closed(const abi::SocketClosed& closed);
+    void obey(std::uint64_t id, std::uint64_t connection, const std::string& order);
+    void taken(std::uint64_t id, bool ok = true, unsigned code = 0, const std::string& text = {});
+    void send(std::uint64_t connection, bool binary, const std::string& text);
+    void send_close(std::uint64_t connection, unsigned code, const std::string& reason);
+    void answer_as(const std::string& class_name,
+                   const std::string& name,
+                   std::uint64_t id,
+                   BytesView event,
+                   std::string_view client);
     void reply(std::uint64_t id, unsigned status, BytesView headers, BytesView body);
     void command(std::function<void()> what);
 
@@ -93,6 +135,8 @@ private:
     std::condition_variable changed_;
     Seen seen_;
     std::vector<std::uint64_t> held_;
+    std::vector<std::uint64_t> late_;                            // requests for WebSockets
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> slow_;  // messages: request, connection
     std::vector<std::function<void()>> commands_;
     std::thread thread_;
 };

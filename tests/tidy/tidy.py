@@ -32,7 +32,8 @@ LIBRARY_ROOMS = {
     r"<tl/expected": ["abi/base/result.hpp"], r"<boost/interprocess": ["abi/ring"], r"<boost/beast": ["plugins/gateway-http"],
     r"<lmdb\.h>": ["plugins/storage-local"], r"<seccomp\.h>": ["jail", "abi/sdk/lockdown", "abi/layout/seccomp_filter.cpp"], r"<toml\+\+": ["agent/config"],
     r"<spdlog": ["agent/log"], r"<prometheus": ["agent/metrics"], r"[<\"]wabt": ["plugins/runtime-wasm"],
-    r"<CLI/": ["cli", "agent/main.cpp", "plugins/runtime-wasm/build"],
+    r"<openssl/ssl": ["plugins/gateway-http/tls.cpp"],
+    r"<wslay/": ["plugins/gateway-http/frames.cpp"], r"<CLI/": ["cli", "agent/main.cpp", "plugins/runtime-wasm/build"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

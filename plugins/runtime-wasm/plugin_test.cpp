@@ -216,7 +216,8 @@ TEST_CASE("unknown_settings_refuse_the_start_and_the_bound_on_units_is_told") {
     Plain unknown({}, {{"resident_max", "7"}});
     CHECK_FALSE(unknown.ready);
     CHECK(unknown.error ==
-          "runtime-wasm knows no setting 'resident_max'; it knows resident_units_max");
+          "runtime-wasm knows no setting 'resident_max'; it knows resident_units_max and "
+          "parked_events_max");
     Plain wrong({}, {{"resident_units_max", "20001"}});
     CHECK(wrong.error == "setting 'resident_units_max' is '20001', it must be 1 to 20000");
     Plain two({counter()}, {{"resident_units_max", "2"}});

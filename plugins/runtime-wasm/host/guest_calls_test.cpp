@@ -206,7 +206,7 @@ TEST_CASE("an_event_without_room_or_with_a_wild_buffer_fails_by_name") {
           "actor_alloc answered a buffer outside the actor's memory");
     CHECK(wild.run(1, 1, Bytes(6)).ended == Ended::Ok);
     CHECK(wild.run(1, 0, {}).ended == Ended::Failed);
-    CHECK(wild.run(1, 8, {}).ended == Ended::Failed);
+    CHECK(wild.run(1, 9, {}).ended == Ended::Failed);
 }
 
 TEST_CASE("fresh_is_called_once_for_each_mapping_and_free_after_each_event") {

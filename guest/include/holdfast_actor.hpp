@@ -266,13 +266,13 @@ public:
     hf_i32 actor_alarm(const hf_alarm* e) {                                                        \
         return Class().alarm({e->id, e->due_ms, e->attempt});                                      \
     }                                                                                              \
-    hf_i32 actor_ws_open(const hf_ws_open* e) {                                                    \
+    hf_i32 actor_ws_opened(const hf_ws_open* e) {                                                  \
         return Class().socket_opened(e->connection, holdfast::Http(e->request));                   \
     }                                                                                              \
     hf_i32 actor_ws_message(const hf_ws_message* e) {                                              \
         return Class().socket_message({e->connection, e->binary != 0, holdfast::from_c(e->data)}); \
     }                                                                                              \
-    hf_i32 actor_ws_close(const hf_ws_close* e) {                                                  \
+    hf_i32 actor_ws_closed(const hf_ws_close* e) {                                                 \
         return Class().socket_closed({e->connection, e->code, holdfast::from_c(e->reason)});       \
     }                                                                                              \
     hf_i32 actor_restored(void) {                                                                  \

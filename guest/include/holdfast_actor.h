@@ -549,6 +549,15 @@ HF_WEAK int memcmp(const void* a, const void* b, hf_size n) {
     }
     return 0;
 }
+HF_WEAK void* memchr(const void* at, int value, hf_size n) {
+    const hf_u8* a = (const hf_u8*)at;
+    for (hf_size i = 0; i < n; ++i)
+        if (a[i] == (hf_u8)value) return (void*)(a + i);
+    return 0;
+}
+HF_WEAK void abort(void) {
+    __builtin_trap();
+}
 HF_WEAK hf_size strlen(const char* s) {
     hf_size n = 0;
     while (s[n] != 0) {

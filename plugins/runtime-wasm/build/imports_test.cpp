@@ -1,7 +1,7 @@
 // Every function a module may import, called with zeroes: what each does while the image is made, and what constants answer.
 #include <doctest/doctest.h>
 
-#include <map>
+#include <algorithm>
 #include <set>
 
 #include "plugins/runtime-wasm/build/policy.hpp"
@@ -95,6 +95,17 @@ TEST_CASE("every_import_that_wasi_libc_makes_is_known_with_its_type") {
     for (const std::string& import : out->imports)
         wasi += import.starts_with("wasi_snapshot_preview1.") ? 1 : 0;
     CHECK(wasi >= 45);
+}
+
+TEST_CASE("an_actor_in_cpp_needs_no_library_but_its_headers") {
+    const auto wasm = read_file(HF_FREESTANDING_WASM, 8u << 20);
+    REQUIRE(wasm.ok());
+    const auto out = translate(*wasm, false);
+    REQUIRE_MESSAGE(out.ok(), out.error().message);
+    CHECK(out->imports.size() > 5);
+    for (const std::string& import : out->imports) CHECK(import.starts_with("actor."));
+    CHECK(std::count(out->exports.begin(), out->exports.end(), "actor_on_stop") == 1);
+    CHECK(std::count(out->exports.begin(), out->exports.end(), "actor_on_restored") == 0);
 }
 
 }  // namespace hf::wasm

@@ -32,10 +32,8 @@ public:
     [[nodiscard]] bool guards(const void* address) const {
         return address >= base_ && address < base_ + kGuardBytes;
     }
-    // True when a host function at `frame` still has its reserve below it.
-    [[nodiscard]] bool room(const void* frame) const {
-        return frame >= base_ + kGuardBytes + kHostReserveBytes;
-    }
+    // A host function whose frame is not below has its reserve.
+    [[nodiscard]] const void* floor() const { return base_ + kGuardBytes + kHostReserveBytes; }
 
 private:
     explicit GuestStack(std::uint8_t* base) : base_(base) {}

@@ -134,7 +134,8 @@ struct WorkerEntry {
 Result<std::unique_ptr<Worker>> Worker::create(std::int64_t tick_ns, std::size_t parked_max) {
     HF_CHECK(t_worker == nullptr, "one worker a thread");
     std::unique_ptr<Worker> worker(new Worker());
-    HF_ASSIGN(worker->fiber_, make_fiber());
+    HF_ASSIGN(auto fiber, make_fiber());
+    worker->run_on(std::move(fiber));
     worker->parked_max_ = parked_max;
     worker->cpu_read_ns_ = thread_cpu_ns();
 
@@ -201,8 +202,8 @@ Outcome Worker::resume(Parked parked, std::int64_t deadline_ns) {
     if (deadline_ns != 0) waiting.wall_end_ns = std::min(waiting.wall_end_ns, deadline_ns);
     if (waiting.cpu_left_ns <= 0) return {Stop::CpuDeadline, 0, 0, 0};
     if (start >= waiting.wall_end_ns) return {Stop::WallDeadline, 0, 0, 0};
-    std::swap(fiber_, parked.fiber_);
-    recycle(std::move(parked.fiber_));
+    recycle(std::move(fiber_));
+    run_on(std::move(parked.fiber_));
     --parked_;
 
     instance_ = waiting.instance;
@@ -253,7 +254,7 @@ Parked Worker::take_parked() {
     stop_ = Stop::Done;
     ++parked_;
     Parked out(*this, std::move(fiber_));
-    fiber_ = std::move(idle_.back());
+    run_on(std::move(idle_.back()));
     idle_.pop_back();
     return out;
 }
@@ -277,6 +278,11 @@ void Worker::park() {
     home_ = from.fctx;
 }
 
+void Worker::run_on(std::unique_ptr<Fiber> fiber) {
+    fiber_ = std::move(fiber);
+    floor_ = fiber_->stack->floor();
+}
+
 void Worker::recycle(std::unique_ptr<Fiber> fiber) {
     if (idle_.size() >= kIdleStacksMax) return;
     fiber->stack->clear();
@@ -296,7 +302,7 @@ void Worker::trampoline_body(Worker* worker) {
 Worker& Worker::enter_host() {
     Worker& worker = *t_worker;
     worker.in_guest_ = 0;
-    if (!worker.fiber_->stack->room(__builtin_frame_address(0)))
+    if (__builtin_frame_address(0) < worker.floor_)
         worker.jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
     return worker;
 }

@@ -118,12 +118,14 @@ private:
     Outcome enter_guest(void* at, std::int64_t start_ns);
     void keep_deadlines(std::int64_t elapsed_ns);
     void recycle(std::unique_ptr<Fiber> fiber);
+    void run_on(std::unique_ptr<Fiber> fiber);
     [[noreturn]] void jump(Stop stop, int trap);
     friend struct WorkerEntry;
     friend class Parked;
 
     std::unique_ptr<Fiber>
         fiber_;  // the one that runs, or the next to run; never null between calls
+    const void* floor_ = nullptr;  // of its stack: a host function above it has its reserve
     std::vector<std::unique_ptr<Fiber>> idle_;
     std::size_t parked_ = 0;
     std::size_t parked_max_ = 0;

@@ -26,15 +26,14 @@ inline Event& event_of(Worker& worker) {
     return *static_cast<Event*>(worker.instance().event);
 }
 
-// `name` is used when the guest is not yet serving: an image must not depend on anything but the module.
+// An image must not depend on anything but the module.
+[[noreturn]] void refuse_in_image(Worker& worker, Event& event, const char* name);
+
+// `name` is used when the guest is not yet serving.
 inline Call enter(const char* name) {
     Worker& worker = Worker::enter_host();
     Event& event = event_of(worker);
-    if (event.state == nullptr) {
-        event.abort.assign(name);
-        event.abort.append(" is not allowed while the image is made");
-        worker.stop_guest(Stop::Abort, 0);
-    }
+    if (event.state == nullptr) refuse_in_image(worker, event, name);
     return {worker, event};
 }
 

@@ -34,7 +34,9 @@ void Event::reset(UnitState* unit_state,
     logs.clear();
     log_lines = 0;
     logs_dropped = 0;
-    for (std::string& line : open_lines) line.clear();
+    if (lines_open)
+        for (std::string& line : open_lines) line.clear();
+    lines_open = false;
 }
 
 void Event::answered(std::int32_t code, BytesView payload) {
@@ -61,7 +63,8 @@ void Event::add_log(std::uint32_t level, std::string_view text) {
     logs.push_back({std::min(level, 4u), std::string(text.substr(0, kLogLineBytesMax))});
 }
 
-void Event::end_lines() {
+void Event::end_open_lines() {
+    lines_open = false;
     for (std::size_t i = 0; i < open_lines.size(); ++i) {
         if (open_lines[i].empty()) continue;
         add_log(i == 0 ? 2 : 3, open_lines[i]);

@@ -112,22 +112,23 @@ struct Event {
     std::size_t results_first = 0;  // the oldest one that is kept
     std::size_t results_bytes = 0;
 
-    std::array<Cursor, kCursorsMax> cursors;
     std::size_t cursors_open = 0;
-
     LimitHit limit;     // the last limit a host function refused by
     std::string abort;  // why, when the guest was stopped by Stop::Abort
     std::vector<LogLine> logs;
     std::uint32_t log_lines = 0;  // of this event so far, those already told included
     std::uint32_t logs_dropped = 0;
-    std::array<std::string, 2>
-        open_lines;  // written to standard output and error, without its end yet
+    bool lines_open = false;
+    std::array<std::string, 2> open_lines;  // of standard output and error, without their end yet
+    std::array<Cursor, kCursorsMax> cursors;
 
     void reset(UnitState* unit_state, Kind event_kind, std::int64_t time_ms, std::int64_t alarm);
     // What the answer of a call becomes; only while the guest waits for it.
     void answered(std::int32_t code, BytesView payload);
     // Lines without an end become lines.
-    void end_lines();
+    void end_lines() {
+        if (lines_open) end_open_lines();
+    }
     void add_log(std::uint32_t level, std::string_view text);
     void forget_logs();
 
@@ -139,6 +140,9 @@ struct Event {
     [[nodiscard]] LimitHit output_limit(std::size_t more) const;
     // Bytes that the changes of the state may take together, and the limit beyond.
     [[nodiscard]] Room changes_room() const;
+
+private:
+    void end_open_lines();
 };
 
 // Fills the guest ABI's part of the host table. They act on Event through Instance::event.

@@ -193,6 +193,12 @@ void abort_guest(std::uint32_t p, std::uint32_t l) {
 
 }  // namespace
 
+void refuse_in_image(Worker& worker, Event& event, const char* name) {
+    event.abort.assign(name);
+    event.abort.append(" is not allowed while the image is made");
+    worker.stop_guest(Stop::Abort, 0);
+}
+
 void fill_random(const Call& call, std::uint8_t* out, std::uint32_t size) {
     if (size > kRandomBytesMax) {
         call.event.limit = {"random_bytes", kRandomBytesMax, size};

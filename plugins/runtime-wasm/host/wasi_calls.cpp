@@ -35,6 +35,7 @@ void put_u64(std::uint8_t* to, std::uint64_t value) {
 
 void add_text(Event& event, std::size_t stream, std::string_view text) {
     std::string& line = event.open_lines[stream];
+    event.lines_open = true;
     while (!text.empty()) {
         const std::size_t end = text.find('\n');
         const std::string_view part = text.substr(0, end);

@@ -140,7 +140,9 @@ Ran Residents::run(std::uint64_t activation,
     instance.event = &open.event;
     instance.clear_grow_refused();
     unit->state.begin();
-    return finish(*unit, worker_.run(instance, deliver, &open.delivery, deadlines));
+    Ran ran;
+    finish(*unit, worker_.run(instance, deliver, &open.delivery, deadlines), ran);
+    return ran;
 }
 
 Ran Residents::resume(std::uint64_t activation,
@@ -155,40 +157,41 @@ Ran Residents::resume(std::uint64_t activation,
         return nothing_ran(Ended::NotResident, "no such event waits here for that answer", nullptr);
     open_ = std::move(unit->waiting);
     open_->event.answered(code, payload);
-    return finish(*unit, worker_.resume(std::move(open_->parked), deadline_ns));
-}
-
-Ran Residents::finish(Unit& unit, const Outcome& outcome) {
-    Open& open = *open_;
     Ran ran;
-    ran.output = &open.event;
-    ran.elapsed_ns = outcome.elapsed_ns;
-    ran.state_bytes = unit.state.bytes();
-    const auto rc = static_cast<std::int32_t>(outcome.value);
-    if (outcome.stop == Stop::Done && rc >= 0 && !open.delivery.no_room &&
-        !open.delivery.wild_buffer) {
-        if (unit.state.changed()) ran.changes = unit.state.encode_changes();
-        unit.state.commit();
-        unit.alarm_ms = open.event.alarm_ms;
-        ran.state_bytes = unit.state.bytes();
-        open.event.end_lines();
-        return ran;
-    }
-    if (outcome.stop != Stop::Parked) return fail_event(unit, outcome, std::move(ran));
-    ran.ended = Ended::Calling;
-    const std::int64_t left_ms = std::clamp<std::int64_t>(
-        (worker_.wall_end_ns() - monotonic_ns()) / 1'000'000, 1, UINT32_MAX);
-    ran.timeout_ms = static_cast<std::uint32_t>(left_ms);
-    if (const std::uint32_t asked = open.event.call.timeout_ms; asked != 0)
-        ran.timeout_ms = std::min(asked, ran.timeout_ms);
-    open.parked = worker_.take_parked();
-    unit.waiting = std::move(open_);
-    open_ = std::make_unique<Open>();
+    finish(*unit, worker_.resume(std::move(open_->parked), deadline_ns), ran);
     return ran;
 }
 
+void Residents::finish(Unit& unit, const Outcome& outcome, Ran& ran) {
+    Open& open = *open_;
+    ran.output = &open.event;
+    ran.elapsed_ns = outcome.elapsed_ns;
+    if (outcome.stop == Stop::Parked) return put_aside(unit, ran);
+    if (outcome.stop != Stop::Done || static_cast<std::int32_t>(outcome.value) < 0 ||
+        open.delivery.no_room || open.delivery.wild_buffer)
+        return fail_event(unit, outcome, ran);
+    if (unit.state.changed()) ran.changes = unit.state.encode_changes();
+    unit.state.commit();
+    unit.alarm_ms = open.event.alarm_ms;
+    ran.state_bytes = unit.state.bytes();
+    open.event.end_lines();
+}
+
+void Residents::put_aside(Unit& unit, Ran& ran) {
+    ran.ended = Ended::Calling;
+    ran.state_bytes = unit.state.bytes();
+    const std::int64_t left_ms = std::clamp<std::int64_t>(
+        (worker_.wall_end_ns() - monotonic_ns()) / 1'000'000, 1, UINT32_MAX);
+    ran.timeout_ms = static_cast<std::uint32_t>(left_ms);
+    if (const std::uint32_t asked = open_->event.call.timeout_ms; asked != 0)
+        ran.timeout_ms = std::min(asked, ran.timeout_ms);
+    open_->parked = worker_.take_parked();
+    unit.waiting = std::move(open_);
+    open_ = std::make_unique<Open>();
+}
+
 // Whatever stopped it, its writes and its memory go: half an event must not be seen by the next one.
-Ran Residents::fail_event(Unit& unit, const Outcome& outcome, Ran ran) {
+void Residents::fail_event(Unit& unit, const Outcome& outcome, Ran& ran) {
     Open& open = *open_;
     Event& event = open.event;
     Instance& instance = unit.instance;
@@ -205,7 +208,6 @@ Ran Residents::fail_event(Unit& unit, const Outcome& outcome, Ran ran) {
     const auto refuse = [&ran](Ended ended, std::string why) {
         ran.ended = ended;
         ran.error = std::move(why);
-        return std::move(ran);
     };
     switch (outcome.stop) {
         case Stop::Trap:

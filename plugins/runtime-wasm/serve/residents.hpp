@@ -143,8 +143,9 @@ private:
     [[nodiscard]] Unit* find(std::uint64_t activation) const;
     static std::uint32_t deliver(Instance& instance, void* arg);
     Ran nothing_ran(Ended ended, std::string why, const Unit* unit);
-    Ran finish(Unit& unit, const Outcome& outcome);
-    Ran fail_event(Unit& unit, const Outcome& outcome, Ran ran);
+    void finish(Unit& unit, const Outcome& outcome, Ran& ran);
+    void put_aside(Unit& unit, Ran& ran);
+    void fail_event(Unit& unit, const Outcome& outcome, Ran& ran);
 
     Worker& worker_;
     SlotPool& pool_;

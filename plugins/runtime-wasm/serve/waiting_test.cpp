@@ -160,6 +160,7 @@ TEST_CASE("what_stops_a_resumed_event_undoes_all_of_it_and_the_next_starts_afres
         {abort(kValue), Ended::Failed, "abort: value"},
         {get(kKey, kMemoryEnd, 1), Ended::Trapped, "trap: out of bounds memory or table access"},
         {recurse(), Ended::Trapped, "trap: call stack exhausted (256 KiB)"},
+        {recurse_alone(), Ended::Trapped, "trap: call stack exhausted (256 KiB)"},
         {spin(), Ended::CpuDeadline, "cpu_limit: the event used more than 50 ms of CPU time"},
         {result(7), Ended::Ok, ""},
     };
@@ -183,7 +184,8 @@ TEST_CASE("what_stops_a_resumed_event_undoes_all_of_it_and_the_next_starts_afres
 TEST_CASE("a_stack_overflow_is_that_of_the_stack_that_runs") {
     Hall hall;
     for (std::uint64_t unit = 1; unit <= 10; ++unit)
-        (void)hall.waits(unit, unit % 2 == 0 ? std::vector<Step>{recurse()} : std::vector<Step>{});
+        (void)hall.waits(unit,
+                         unit % 2 == 0 ? std::vector<Step>{recurse_alone()} : std::vector<Step>{});
     CHECK(hall.does(11, {recurse()}).error == "trap: call stack exhausted (256 KiB)");
     for (std::uint64_t unit = 1; unit <= 10; ++unit) {
         const Ran ran = hall.answer(unit, 1, "");
@@ -191,7 +193,7 @@ TEST_CASE("a_stack_overflow_is_that_of_the_stack_that_runs") {
             CHECK(ran.error == "trap: call stack exhausted (256 KiB)");
         else
             CHECK(results(ran) == Words{0});
-        CHECK(hall.does(11, {recurse()}).error == "trap: call stack exhausted (256 KiB)");
+        CHECK(hall.does(11, {recurse_alone()}).error == "trap: call stack exhausted (256 KiB)");
     }
 }
 
@@ -250,6 +252,15 @@ TEST_CASE("the_wall_limit_runs_on_while_an_event_waits") {
     (void)hall.waits(1);
     burn_for(hall, 2, 170 * kMs);
     hall.residents.drop(1);
+    // The one timer may have gone off for somebody else meanwhile.
+    (void)hall.waits(4, {spin()});
+    const std::int64_t soon = monotonic_ns() + 10 * kMs;
+    CHECK(hall.residents.run(5, 1, {}, 0, soon).ended == Ended::NotResident);
+    hall.open(5);
+    CHECK(hall.residents.run(5, 1, program({}), 0, soon).ended == Ended::Ok);
+    while (monotonic_ns() < soon + 10 * kMs) {
+    }
+    CHECK(hall.answer(4, 1, "").ended == Ended::WallDeadline);
     // The asker's own deadline may be the earlier one.
     (void)hall.waits(3);
     CHECK(hall.residents.resume(3, {1, 3}, 1, 0, {}, 1).ended == Ended::WallDeadline);

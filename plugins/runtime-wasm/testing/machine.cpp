@@ -49,6 +49,7 @@ const char* const kOps[] = {
     "(loop $spin (br $spin))",
     "(local.set $r (call $deeper (i32.const 1)))",
     "(local.set $r (i32.load (local.get $a)))",
+    "(local.set $r (call $sink (i32.const 1)))",
 };
 
 }  // namespace
@@ -62,6 +63,8 @@ std::string machine() {
   (data (i32.const 96) "abacadbabbbc")
   (func (export "actor_on_stop"))
   (func (export "actor_on_restored"))
+  (func $sink (param i32) (result i32)
+    (i32.add (call $sink (i32.add (local.get 0) (i32.const 1))) (i32.const 1)))
   (func $deeper (param i32) (result i32)
     (drop (call $kv_get (i32.const 16) (i32.const 3) (i32.const 65536) (i32.const 8)))
     (i32.add (call $deeper (i32.add (local.get 0) (i32.const 1))) (i32.const 1)))

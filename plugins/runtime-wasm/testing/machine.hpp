@@ -126,8 +126,12 @@ inline Step burn(std::uint32_t rounds) {
 inline Step spin() {
     return {27};
 }
+// For ever, with a call of the host in each frame, and without one: a fault.
 inline Step recurse() {
     return {28};
+}
+inline Step recurse_alone() {
+    return {30};
 }
 // The word at an address.
 inline Step word(std::uint32_t at) {

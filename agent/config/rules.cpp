@@ -125,8 +125,9 @@ constexpr Rule kStorageLocal[] = {
     {"path", Type::Path},
     {"map_bytes", Type::Size, "16GiB", 4 * kMiB, 16 * kTiB},
 };
-// 2 to 3 mappings a unit, 65 530 a process.
-constexpr Rule kRuntimeWasm[] = {{"resident_units_max", Type::Count, "20000", 1, 20000}};
+// 2 to 3 mappings a unit and 2 a waiting event, 65 530 a process.
+constexpr Rule kRuntimeWasm[] = {{"resident_units_max", Type::Count, "20000", 1, 20000},
+                                 {"parked_events_max", Type::Count, "256", 1, 4096}};
 
 // The policies judge again with the same ranges.
 constexpr Rule kPinned[] = {{"instance", Type::Count, {}, 0, UINT32_MAX}, {"node", Type::Label}};

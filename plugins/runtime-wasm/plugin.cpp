@@ -4,6 +4,7 @@
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
+#include "plugins/runtime-wasm/answer.hpp"
 #include "plugins/runtime-wasm/settings.hpp"
 
 namespace hf::wasm {
@@ -22,9 +23,6 @@ constexpr std::int64_t kTickPart = 25;
 constexpr std::int64_t kTickNsMin = 1'000'000;
 constexpr std::int64_t kTickNsMax = 20'000'000;
 
-// Sentences in answers: Activated and Prepared have 2 KiB for everything.
-constexpr std::size_t kErrorBytesMax = 1'024;
-
 // What a Checkpointed holds beside its envelope.
 constexpr std::size_t kCheckpointBytesMax = kRecordBytesMax - 1'024;
 
@@ -38,31 +36,8 @@ std::string_view text_of(const flatbuffers::String* text) {
     return text == nullptr ? std::string_view() : std::string_view(text->data(), text->size());
 }
 
-flatbuffers::Offset<flatbuffers::String> error_in(flatbuffers::FlatBufferBuilder& fbb,
-                                                  std::string_view why) {
-    const std::string_view cut = why.substr(0, kErrorBytesMax);
-    return cut.empty() ? flatbuffers::Offset<flatbuffers::String>()
-                       : fbb.CreateString(cut.data(), cut.size());
-}
-
-abi::DeliverStatus status_of(Ended ended) {
-    switch (ended) {
-        case Ended::Ok:
-            return abi::DeliverStatus::Ok;
-        case Ended::NotResident:
-            return abi::DeliverStatus::NotResident;
-        case Ended::Failed:
-            return abi::DeliverStatus::Failed;
-        case Ended::Trapped:
-            return abi::DeliverStatus::Trapped;
-        case Ended::CpuDeadline:
-            return abi::DeliverStatus::CpuDeadline;
-        case Ended::WallDeadline:
-            return abi::DeliverStatus::WallDeadline;
-        case Ended::Limit:
-            return abi::DeliverStatus::Limit;
-    }
-    return abi::DeliverStatus::Failed;
+EventName name_of(const abi::EventId* id) {
+    return id == nullptr ? EventName{} : EventName{id->incarnation(), id->counter()};
 }
 
 std::int64_t or_default(std::uint32_t value, std::int64_t standard) {
@@ -93,7 +68,7 @@ Result<void> RuntimeWasm::configure(const abi::Configure& configure, sdk::Contex
 
     fill_engine_calls(host_);
     fill_guest_calls(host_);
-    HF_ASSIGN(worker_, Worker::create(tick_ns(configure)));
+    HF_ASSIGN(worker_, Worker::create(tick_ns(configure), settings.parked_events_max));
     // One more than units: loading a module takes a slot for a moment.
     pool_ = std::make_unique<SlotPool>(settings.resident_units_max + 1);
     residents_ = std::make_unique<Residents>(*worker_, *pool_, settings.resident_units_max);
@@ -146,14 +121,17 @@ void RuntimeWasm::handle(const sdk::Message& message) {
             return activate(message);
         case abi::Body::Deliver:
             return deliver(message);
+        case abi::Body::Resume:
+            return resume(message);
         case abi::Body::Checkpoint:
             return checkpoint(message);
-        case abi::Body::Quiesce:
-            // Events run to their end within handle(): between two messages every unit is quiescent.
-            context_->reply(
-                message.req_id,
-                abi::CreateQuiesced(fbb, message.as<abi::Quiesce>().activation(), true));
+        case abi::Body::Quiesce: {
+            // Between two messages every unit is quiescent but those whose event waits.
+            const std::uint64_t activation = message.as<abi::Quiesce>().activation();
+            context_->reply(message.req_id,
+                            abi::CreateQuiesced(fbb, activation, !residents_->waiting(activation)));
             return;
+        }
         case abi::Body::Drop:
             residents_->drop(message.as<abi::Drop>().activation());
             context_->reply(message.req_id,
@@ -194,7 +172,7 @@ Result<void> RuntimeWasm::activate_piece(const abi::Activate& piece) {
         if (changes.empty() && !entry->base()) continue;
         HF_TRY(residents_->fold(piece.activation(), changes, entry->base()));
     }
-    return residents_->part(piece.activation(), piece.part(), !piece.more());
+    return residents_->part(piece.activation(), piece.part(), !piece.more(), piece.alarm_due_ms());
 }
 
 void RuntimeWasm::activate(const sdk::Message& message) {
@@ -220,44 +198,37 @@ void RuntimeWasm::deliver(const sdk::Message& message) {
                                     static_cast<std::uint32_t>(deliver.kind()),
                                     bytes_of(deliver.event()),
                                     deliver.now_ms(),
-                                    message.deadline_ns);
+                                    message.deadline_ns,
+                                    name_of(deliver.event_id()));
     context_->set_current(0);
+    answer(message.req_id, deliver.activation(), ran);
+}
+
+void RuntimeWasm::resume(const sdk::Message& message) {
+    const auto& resume = message.as<abi::Resume>();
+    context_->set_current(message.req_id);
+    const Ran ran = residents_->resume(resume.activation(),
+                                       name_of(resume.event_id()),
+                                       resume.n(),
+                                       resume.code(),
+                                       bytes_of(resume.payload()),
+                                       message.deadline_ns);
+    context_->set_current(0);
+    answer(message.req_id, resume.activation(), ran);
+}
+
+void RuntimeWasm::answer(std::uint64_t req_id, std::uint64_t activation, const Ran& ran) {
     count(ran.ended);
-    answer(message.req_id, deliver, ran);
-    if (!ran.output->logs.empty() || ran.output->logs_dropped > 0)
-        tell_logs(ran, residents_->unit(deliver.activation()));
+    context_->reply(req_id, delivered(context_->builder(), activation, ran));
+    if (!ran.output->logs.empty() || ran.output->logs_dropped > 0) {
+        tell_logs(*ran.output, residents_->unit(activation));
+        ran.output->forget_logs();
+    }
 }
 
-void RuntimeWasm::answer(std::uint64_t req_id, const abi::Deliver& deliver, const Ran& ran) {
-    auto& fbb = context_->builder();
-    const Event& output = *ran.output;
-    const auto vector = [&fbb](const Bytes& bytes) {
-        return bytes.empty() ? flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>>()
-                             : fbb.CreateVector(bytes.data(), bytes.size());
-    };
-    const auto error = error_in(fbb, ran.error);
-    const auto headers = output.replied ? vector(output.reply_headers) : vector({});
-    const auto body = output.replied ? vector(output.reply_body) : vector({});
-    const auto changes = vector(ran.changes);
-    abi::DeliveredBuilder delivered(fbb);
-    delivered.add_activation(deliver.activation());
-    delivered.add_status(status_of(ran.ended));
-    delivered.add_error(error);
-    delivered.add_reply_status(output.replied ? output.reply_status : std::uint16_t{0});
-    delivered.add_reply_headers(headers);
-    delivered.add_reply_body(body);
-    delivered.add_changes(changes);
-    delivered.add_state_bytes(ran.state_bytes);
-    // Wall time of the run: this thread does nothing else meanwhile, and its CPU clock costs a third of an event to read.
-    delivered.add_cpu_us(
-        static_cast<std::uint32_t>(std::min<std::int64_t>(ran.elapsed_ns / 1000, UINT32_MAX)));
-    delivered.add_resident(ran.ended != Ended::NotResident);
-    context_->reply(req_id, delivered.Finish());
-}
-
-void RuntimeWasm::tell_logs(const Ran& ran, std::string_view unit) {
+void RuntimeWasm::tell_logs(const Event& event, std::string_view unit) {
     const std::int64_t now = monotonic_ns();
-    for (const LogLine& line : ran.output->logs) {
+    for (const LogLine& line : event.logs) {
         if (!gate_.pass(now)) continue;
         std::string text(unit);
         text += ": " + line.text;
@@ -265,7 +236,7 @@ void RuntimeWasm::tell_logs(const Ran& ran, std::string_view unit) {
             text += " (" + std::to_string(dropped) + " earlier lines of actors were dropped)";
         context_->log(static_cast<abi::LogLevel>(line.level), text);
     }
-    gate_.add_dropped(ran.output->logs_dropped);
+    gate_.add_dropped(event.logs_dropped);
 }
 
 void RuntimeWasm::checkpoint(const sdk::Message& message) {
@@ -286,6 +257,10 @@ void RuntimeWasm::checkpoint(const sdk::Message& message) {
 }
 
 void RuntimeWasm::count(Ended ended) {
+    if (ended == Ended::Calling) {
+        ++counts_.calls;
+        return;
+    }
     ++counts_.events;
     counts_.failed += ended == Ended::Failed ? 1 : 0;
     counts_.trapped += ended == Ended::Trapped ? 1 : 0;
@@ -307,6 +282,8 @@ void RuntimeWasm::batch_done() {
     add("wasm_events_trapped", counts_.trapped);
     add("wasm_events_over_deadline", counts_.deadlines);
     add("wasm_events_over_limit", counts_.limits);
+    add("wasm_calls", counts_.calls);
+    add("wasm_waiting_events", worker_->parked());
     add("wasm_resident_units", residents_->count());
     add("wasm_mapped_memories", residents_->mapped());
     if (context_->notify(abi::CreateCounters(fbb, fbb.CreateVector(values)))) told_ = counts_;

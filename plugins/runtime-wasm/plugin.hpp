@@ -1,7 +1,7 @@
 // runtime-wasm: holds units (wasm actors) and runs their events, one at a time, on the loop thread.
 //
 // Responsible for: loading the configured modules, a unit's state between events, running guests inside their limits,
-// answering with everything an event did. Not for: storing anything (the supervisor does), compiling (holdfast-wasm-build
+// answering with everything an event did, or with the call it waits for. Not for: storing anything (the supervisor does), compiling (holdfast-wasm-build
 // did), sending anything but answers, log lines and counters. When this process dies all its units turn cold elsewhere
 // and nothing of an unanswered event was visible; when the supervisor dies the process ends.
 #pragma once
@@ -33,8 +33,9 @@ private:
     void activate(const sdk::Message& message);
     Result<void> activate_piece(const abi::Activate& piece);
     void deliver(const sdk::Message& message);
-    void answer(std::uint64_t req_id, const abi::Deliver& deliver, const Ran& ran);
-    void tell_logs(const Ran& ran, std::string_view unit);
+    void resume(const sdk::Message& message);
+    void answer(std::uint64_t req_id, std::uint64_t activation, const Ran& ran);
+    void tell_logs(const Event& event, std::string_view unit);
     void checkpoint(const sdk::Message& message);
 
     struct Counts {
@@ -43,6 +44,7 @@ private:
         std::uint64_t trapped = 0;
         std::uint64_t deadlines = 0;
         std::uint64_t limits = 0;
+        std::uint64_t calls = 0;
         friend bool operator==(const Counts&, const Counts&) = default;
     };
     void count(Ended ended);

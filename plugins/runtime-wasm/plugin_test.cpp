@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "plugins/runtime-wasm/testing/runtime_process.hpp"
+#include "plugins/runtime-wasm/testing/machine.hpp"
+#include "plugins/runtime-wasm/testing/plain_process.hpp"
 
 namespace hf::wasm {
 
@@ -44,27 +45,16 @@ const ModuleFile& ledger() {
     return file;
 }
 
-// The plugin as a plain child: no jail, the second filter is on.
-class Plain : public Runtime {
-public:
-    explicit Plain(const std::vector<ModuleFile>& modules,
-                   const std::vector<std::pair<std::string, std::string>>& settings = {})
-        : Plain(std::make_shared<rig::Child>(), modules, settings) {}
+// Does what its events say, see testing/machine.hpp.
+const ModuleFile& machine_file() {
+    static const ModuleFile file = [] {
+        testing::write_file(cache() / "machine.wasm", testing::wasm_of(testing::machine()));
+        return build(cache(), "machine", cache() / "machine.wasm");
+    }();
+    return file;
+}
 
-private:
-    Plain(const std::shared_ptr<rig::Child>& child,
-          const std::vector<ModuleFile>& modules,
-          const std::vector<std::pair<std::string, std::string>>& settings)
-        : Runtime(
-              [child](UniqueFd control) {
-                  *child = rig::Child(HF_RUNTIME_WASM, {"--kind", "runtime"}, std::move(control));
-                  return child->pid();
-              },
-              modules,
-              settings),
-          child_(child) {}
-    std::shared_ptr<rig::Child> child_;
-};
+using testing::Plain;
 
 }  // namespace
 
@@ -85,6 +75,7 @@ TEST_CASE("a_counter_counts_is_moved_by_its_entries_and_by_its_checkpoint") {
     CHECK(runtime.activate(2, "counter", entries).empty());
     CHECK(runtime.get(2, "/").body == "3\n");
     const Bytes base = runtime.checkpoint(2);
+    CHECK(runtime.checkpointed);
     CHECK(runtime.activate(3, "counter", {{base, true}, {entries[0].first, false}}).empty());
     CHECK(runtime.get(3, "/").body == "1\n");
     runtime.drop(2);
@@ -216,7 +207,8 @@ TEST_CASE("unknown_settings_refuse_the_start_and_the_bound_on_units_is_told") {
     Plain unknown({}, {{"resident_max", "7"}});
     CHECK_FALSE(unknown.ready);
     CHECK(unknown.error ==
-          "runtime-wasm knows no setting 'resident_max'; it knows resident_units_max");
+          "runtime-wasm knows no setting 'resident_max'; it knows resident_units_max and "
+          "parked_events_max");
     Plain wrong({}, {{"resident_units_max", "20001"}});
     CHECK(wrong.error == "setting 'resident_units_max' is '20001', it must be 1 to 20000");
     Plain two({counter()}, {{"resident_units_max", "2"}});
@@ -226,6 +218,117 @@ TEST_CASE("unknown_settings_refuse_the_start_and_the_bound_on_units_is_told") {
     CHECK(two.activate(3, "counter") == "limit resident_units_max: 2 units are resident here");
     two.drop(1);
     CHECK(two.activate(3, "counter").empty());
+}
+
+TEST_CASE("as_many_events_wait_as_the_setting_says_and_every_unit_goes_on") {
+    constexpr std::uint64_t kUnits = 300;
+    ModuleFile patient = machine_file();
+    patient.wall_us = 60'000'000;
+    Plain runtime({patient, counter()}, {{"parked_events_max", "256"}});
+    REQUIRE_MESSAGE(runtime.ready, runtime.error);
+    const Bytes calls =
+        testing::program({testing::call(testing::kTarget, testing::kMethod, testing::kValue, 500),
+                          testing::result(0),
+                          testing::word(testing::kFree)});
+    const auto words = [](const Answer& answer) {
+        std::vector<std::int32_t> out(answer.body.size() / 4);
+        std::memcpy(out.data(), answer.body.data(), out.size() * 4);
+        return out;
+    };
+    CHECK(runtime.activate(1000, "counter").empty());
+    const std::size_t before = runtime.rss_kib();
+    std::size_t waiting = 0;
+    for (std::uint64_t unit = 1; unit <= kUnits; ++unit) {
+        REQUIRE(runtime.activate(unit, "machine").empty());
+        const Answer answer = runtime.deliver(unit, calls);
+        if (answer.status == abi::DeliverStatus::Calling) {
+            ++waiting;
+            CHECK(answer.call == testing::Sent{"bank/alice", "pay", "value"});
+            CHECK(answer.call_n == 1);
+            CHECK(answer.timeout_ms == 500);
+            CHECK(answer.reply == 0);
+            CHECK(answer.changes.empty());
+        } else {
+            CHECK(words(answer) == testing::Words{-4, -2, 0});
+        }
+    }
+    CHECK(waiting == 256);
+    MESSAGE("256 waiting and 300 resident take " << runtime.rss_kib() - before << " KiB");
+    CHECK(runtime.deliver(1000, http_event("POST", "/")).body == "1\n");
+    CHECK_FALSE(runtime.quiesced(1));
+    CHECK(runtime.quiesced(300));
+    (void)runtime.checkpoint(1);
+    CHECK_FALSE(runtime.checkpointed);
+    CHECK(runtime.deliver(1, calls).status == abi::DeliverStatus::Failed);
+    CHECK(runtime.resume(1, 2, "x").status == abi::DeliverStatus::NotResident);
+    for (std::uint64_t unit = 1; unit <= 256; unit += 2) {
+        const auto number = static_cast<std::int32_t>(unit);
+        const std::string text(reinterpret_cast<const char*>(&number), 4);
+        CHECK(words(runtime.resume(unit, 1, text)) == testing::Words{0, 4, number});
+        // Every other one is dropped where it waits.
+        runtime.drop(unit + 1);
+        CHECK(runtime.resume(unit + 1, 1, "x").status == abi::DeliverStatus::NotResident);
+    }
+    CHECK(runtime.deliver(300, calls).status == abi::DeliverStatus::Calling);
+    CHECK(words(runtime.resume(300, 1, "", -5)) == testing::Words{-5, -2, 0});
+    CHECK(runtime.deliver(1000, http_event("POST", "/")).body == "2\n");
+}
+
+TEST_CASE("everything_an_event_leaves_is_in_its_answer_and_fits_it") {
+    using namespace testing;  // NOLINT(google-build-using-namespace): the machine's steps
+    Plain runtime({machine_file()});
+    REQUIRE_MESSAGE(runtime.ready, runtime.error);
+    CHECK(runtime.activate(1, "machine", {}, 77).empty());
+    Answer answer = runtime.deliver(1,
+                                    program({alarm_get(),
+                                             put(kKey, kValue),
+                                             send(kTarget, kMethod, kValue),
+                                             ws_send(5, 1, kValue),
+                                             ws_close(6, 4000, kKey),
+                                             alarm_set(99),
+                                             passivate(),
+                                             reply(kValue)}),
+                                    abi::EventKind::Call);
+    CHECK(answer.status == abi::DeliverStatus::Ok);
+    CHECK(answer.replied);
+    CHECK(answer.body == "value");
+    CHECK(answer.passivate);
+    CHECK(answer.alarm_ms == 99);
+    CHECK(answer.sends == std::vector<Sent>{{"bank/alice", "pay", "value"}});
+    CHECK(answer.sockets == std::vector<Command>{{5, false, 0, "value"}, {6, true, 4000, "key"}});
+    CHECK_FALSE(answer.changes.empty());
+    answer = runtime.deliver(1, program({alarm_clear()}));
+    CHECK(answer.alarm_ms == 0);
+    CHECK_FALSE(answer.replied);
+    CHECK(answer.reply == 200);
+    // Of what failed nothing is in it.
+    answer = runtime.deliver(1,
+                             program({send(kTarget, kMethod, kValue),
+                                      ws_send(5, 1, kValue),
+                                      alarm_set(5),
+                                      passivate(),
+                                      trap()}));
+    CHECK(answer.status == abi::DeliverStatus::Trapped);
+    CHECK(answer.sends.empty());
+    CHECK(answer.sockets.empty());
+    CHECK(answer.alarm_ms == -1);
+    CHECK_FALSE(answer.passivate);
+    // As much of everything as there may be: the largest answer fits its record.
+    std::vector<Step> most;
+    for (std::size_t i = 0; i < kSendsMax; ++i) most.push_back(send(kTarget, kMethod, {0, 17}));
+    for (std::uint32_t i = 0; i < kSocketCommandsMax; ++i) most.push_back(ws_send(i, 2, {0, 1}));
+    most.push_back(put(kKey, {0, 40'000}));
+    most.push_back(alarm_set(7));
+    const std::size_t taken = kSendsMax * (13 + 17 + kOutputOverheadBytes) +
+                              kSocketCommandsMax * (1 + kOutputOverheadBytes) +
+                              kChangeSetHeadBytes + 3 + 40'000 + kPairOverheadBytes;
+    const auto body = static_cast<std::uint32_t>(kEventOutputBytesMax - taken);
+    most.push_back(http_reply(200, {0, body + 1}));
+    most.push_back(http_reply(200, {0, body}));
+    answer = runtime.deliver(1, program(most));
+    CHECK(answer.body.size() == body);
+    CHECK(answer.sends.size() == kSendsMax);
+    CHECK(answer.sockets.size() == kSocketCommandsMax);
 }
 
 }  // namespace hf::wasm

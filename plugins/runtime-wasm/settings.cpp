@@ -5,26 +5,39 @@
 namespace hf::wasm {
 
 namespace {
-constexpr std::size_t kResidentUnitsLimit = 20'000;
+
+struct Known {
+    std::string_view key;
+    std::size_t Settings::*field;
+    std::size_t most;
+};
+constexpr Known kKnown[] = {
+    {"resident_units_max", &Settings::resident_units_max, 20'000},
+    {"parked_events_max", &Settings::parked_events_max, 4'096},
+};
+
 }  // namespace
 
 Result<Settings> read_settings(
     const std::vector<std::pair<std::string_view, std::string_view>>& pairs) {
     Settings settings;
     for (const auto& [key, value] : pairs) {
-        if (key != "resident_units_max")
+        const Known* found = nullptr;
+        for (const Known& known : kKnown)
+            if (known.key == key) found = &known;
+        if (found == nullptr)
             return fail(Code::Invalid,
                         "runtime-wasm knows no setting '" + std::string(key) +
-                            "'; it knows resident_units_max");
+                            "'; it knows resident_units_max and parked_events_max");
         std::size_t number = 0;
         const auto [end, error] =
             std::from_chars(value.data(), value.data() + value.size(), number);
         if (error != std::errc() || end != value.data() + value.size() || number < 1 ||
-            number > kResidentUnitsLimit)
+            number > found->most)
             return fail(Code::Invalid,
-                        "setting 'resident_units_max' is '" + std::string(value) +
-                            "', it must be 1 to " + std::to_string(kResidentUnitsLimit));
-        settings.resident_units_max = number;
+                        "setting '" + std::string(key) + "' is '" + std::string(value) +
+                            "', it must be 1 to " + std::to_string(found->most));
+        settings.*found->field = number;
     }
     return settings;
 }

@@ -15,6 +15,8 @@ namespace hf::wasm {
 struct Settings {
     // 2 mappings a unit, 3 when its memory has grown, below vm.max_map_count (65 530 unless raised).
     std::size_t resident_units_max = 20'000;
+    // Events that wait for the answer to a call: 384 KiB of address space and 2 mappings each, and the pages they touched.
+    std::size_t parked_events_max = 256;
 };
 
 Result<Settings> read_settings(

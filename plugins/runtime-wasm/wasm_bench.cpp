@@ -83,7 +83,7 @@ int run(const std::string& wasm, std::size_t actors) {
     UnitState stored(0);
     stored.begin();
     const Bytes seven = {7, 0, 0, 0, 0, 0, 0, 0};
-    HF_CHECK(!stored.put("n", seven, 60'000), "a stored state");
+    HF_CHECK(!stored.put("n", seven, {60'000, "changes_bytes"}), "a stored state");
     const Bytes entry = stored.encode_changes();
 
     const std::size_t before = resident_kib();

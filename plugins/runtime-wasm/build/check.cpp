@@ -58,18 +58,24 @@ Result<void> same_type(const std::string& what,
 
 Result<void> check_import(const wabt::Import& import) {
     const std::string what = "import \"" + import.module_name + "\" \"" + import.field_name + "\"";
-    if (import.module_name == "actor" && import.kind() == wabt::ExternalKind::Func)
-        for (const KnownImport& known : known_imports())
-            if (known.name == import.field_name)
-                return same_type(what,
-                                 static_cast<const wabt::FuncImport&>(import).func.decl.sig,
-                                 known.params,
-                                 known.result);
-    return fail(
-        Code::Refused,
-        what +
-            " is not known: guest ABI v1 offers kv_get, kv_put, kv_delete, http_reply, log, "
-            "now_ms, random and abort of module \"actor\"");
+    std::string offered;
+    for (const KnownImport& known : known_imports()) {
+        if (known.module != import.module_name) continue;
+        if (known.name == import.field_name && import.kind() == wabt::ExternalKind::Func)
+            return same_type(what,
+                             static_cast<const wabt::FuncImport&>(import).func.decl.sig,
+                             known.params,
+                             known.result);
+        offered += (offered.empty() ? "" : ", ") + std::string(known.name);
+    }
+    if (import.module_name == kActorModule)
+        return fail(Code::Refused, what + " is not known: guest ABI v1 offers " + offered);
+    if (import.module_name == kWasiModule)
+        return fail(Code::Refused, what + " is not one of that version's functions");
+    return fail(Code::Refused,
+                what +
+                    " is not known: modules \"actor\" and \"wasi_snapshot_preview1\" are offered; "
+                    "a function that the linker did not find becomes an import of \"env\"");
 }
 
 }  // namespace

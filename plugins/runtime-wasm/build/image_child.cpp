@@ -39,6 +39,8 @@ std::string why_stopped(const Outcome& outcome, const Event& event) {
             return "it took more than 10 s";
         case Stop::Abort:
             return event.abort;
+        case Stop::Parked:
+            break;
     }
     return "";
 }
@@ -55,7 +57,7 @@ Result<Bytes> prepare(const std::string& so) {
     module->init();
 
     Event event;
-    event.reset(nullptr, 0);
+    event.reset(nullptr, Kind::None, 0, 0);
     Instance instance(pool, kImagePagesMax);
     instance.event = &event;
     HF_TRY(instance.adopt_block(module->instance_bytes));

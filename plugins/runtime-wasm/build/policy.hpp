@@ -32,7 +32,7 @@ inline constexpr std::uint32_t kDepthMax =
     1'024;  // nested blocks; each indents and recurses in the C writer
 inline constexpr std::uint32_t kTypesMax = 10'000;
 inline constexpr std::uint32_t kImportsMax =
-    64;  // the known list is shorter, duplicates are allowed
+    128;  // the known list is shorter, duplicates are allowed
 inline constexpr std::uint32_t kExportsMax = 1'000;
 inline constexpr std::uint32_t kGlobalsMax = 1'000;
 inline constexpr std::uint32_t kTableEntriesMax = 10'000;  // 24 bytes each in every instance
@@ -48,12 +48,17 @@ Result<void> check(const wabt::Module& module);
 // Letters, digits and "_.:$-", 1 to 128 of them. wasm2c copies names into C comments: anything else could be C.
 [[nodiscard]] bool name_allowed(std::string_view name);
 
-// One function of the guest ABI as a module may import it from "actor". Types as one letter each: i = i32, I = i64.
+// One function that a module may import. Types as one letter each: i = i32, I = i64.
 struct KnownImport {
+    std::string_view module;
     std::string_view name;
     std::string_view params;
     std::string_view result;  // empty: none
+    std::string_view host;  // the entry of hf_host_v1 behind it; empty: it always answers `answer`
+    std::uint32_t answer = 0;
 };
+inline constexpr std::string_view kActorModule = "actor";
+inline constexpr std::string_view kWasiModule = "wasi_snapshot_preview1";
 [[nodiscard]] const std::vector<KnownImport>& known_imports();
 
 struct KnownExport {

@@ -34,7 +34,7 @@ bool has(const std::string& text, std::string_view part) {
 TEST_CASE("a_plain_actor_is_accepted_with_all_imports") {
     const auto out = translate(wasm_of(actor(kAllImports, kEvent)), true);
     REQUIRE_MESSAGE(out.ok(), out.error().message);
-    CHECK(out->imports.size() == 8);
+    CHECK(out->imports.size() == 23);
     CHECK(out->pages == 2);
     CHECK(has(out->c, "hf_module"));
     CHECK(has(out->c, "Z_actorZ_kv_get"));

@@ -54,16 +54,19 @@ const char* c_type(std::string_view letters) {
 
 // u32 Z_actorZ_kv_get(struct Z_actor_instance_t* i, u32 a0, ...) { return hf_host->kv_get(a0, ...); }
 std::string import_function(const KnownImport& known) {
-    std::string params = "struct Z_actor_instance_t* i";
+    const std::string module(known.module);
+    std::string params = "struct Z_" + module + "_instance_t* i";
     std::string args;
     for (std::size_t n = 0; n < known.params.size(); ++n) {
         const std::string name = "a" + std::to_string(n);
         params += std::string(", ") + c_type(known.params.substr(n, 1)) + " " + name;
         args += (n == 0 ? "" : ", ") + name;
     }
-    const std::string field(known.name);
-    return std::string(c_type(known.result)) + " Z_actorZ_" + field + "(" + params + ") { " +
-           (known.result.empty() ? "" : "return ") + "hf_host->" + field + "(" + args + "); }\n";
+    const std::string body = known.host.empty()
+                                 ? std::to_string(known.answer)
+                                 : "hf_host->" + std::string(known.host) + "(" + args + ")";
+    return std::string(c_type(known.result)) + " Z_" + module + "Z_" + std::string(known.name) +
+           "(" + params + ") { " + (known.result.empty() ? "" : "return ") + body + "; }\n";
 }
 
 std::string entry(std::string_view field, std::string_view symbol, bool present) {
@@ -79,10 +82,14 @@ std::string shim(const ShimFacts& facts) {
     out.append(hf_module_abi_text, hf_module_abi_text_end);
     out += kRuntime;
     for (const KnownImport& known : known_imports())
-        if (facts.imports.contains(std::string(known.name))) out += import_function(known);
-    out += facts.imports.empty()
-               ? "static void hf_instantiate(void* i) { Z_hf_instantiate(i); }\n"
-               : "static void hf_instantiate(void* i) { Z_hf_instantiate(i, 0); }\n";
+        if (facts.imports.contains({std::string(known.module), std::string(known.name)}))
+            out += import_function(known);
+    // One instance argument for each module that is imported from; ours have none.
+    std::set<std::string> modules;
+    for (const auto& [module, field] : facts.imports) modules.insert(module);
+    out += "static void hf_instantiate(void* i) { Z_hf_instantiate(i";
+    for (std::size_t i = 0; i < modules.size(); ++i) out += ", 0";
+    out += "); }\n";
     out += "static const struct hf_global_v1 hf_globals[] = {\n";
     for (const ShimGlobal& global : facts.globals)
         out += "    {(void*)Z_hfZ_" + global.name + ", " + std::to_string(global.bytes) + "},\n";

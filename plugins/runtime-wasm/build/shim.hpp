@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hf::wasm {
@@ -15,8 +16,8 @@ struct ShimGlobal {
 
 struct ShimFacts {
     std::vector<ShimGlobal> globals;
-    std::set<std::string> imports;  // fields of "actor", each known
-    std::set<std::string> exports;  // of the known ones
+    std::set<std::pair<std::string, std::string>> imports;  // module and field, each known
+    std::set<std::string> exports;                          // of the known ones
     bool has_table = false;
     bool has_start = false;
     std::uint64_t pages_max = 0;

@@ -58,7 +58,8 @@ ShimFacts expose(wabt::Module& module) {
     }
     for (const KnownExport& known : known_exports())
         if (module.GetExport(known.name) != nullptr) facts.exports.emplace(known.name);
-    for (const wabt::Import* import : module.imports) facts.imports.insert(import->field_name);
+    for (const wabt::Import* import : module.imports)
+        facts.imports.emplace(import->module_name, import->field_name);
     const wabt::Limits& limits = module.memories[0]->page_limits;
     facts.pages_max = limits.has_max ? limits.max : UINT32_MAX;
     return facts;

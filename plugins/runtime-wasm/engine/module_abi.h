@@ -7,7 +7,7 @@
 #ifndef HF_MODULE_ABI_H
 #define HF_MODULE_ABI_H
 
-#define HF_MODULE_ABI 1u
+#define HF_MODULE_ABI 2u
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,11 +27,48 @@ struct hf_host_v1 {
     uint32_t (*kv_get)(uint32_t kp, uint32_t kl, uint32_t out, uint32_t cap);
     uint32_t (*kv_put)(uint32_t kp, uint32_t kl, uint32_t vp, uint32_t vl);
     uint32_t (*kv_delete)(uint32_t kp, uint32_t kl);
+    uint32_t (*kv_list)(
+        uint32_t pp, uint32_t pl, uint32_t sp, uint32_t sl, uint32_t limit, uint32_t flags);
+    uint32_t (*kv_next)(uint32_t cursor, uint32_t out, uint32_t cap);
+    uint32_t (*kv_close)(uint32_t cursor);
+    uint32_t (*reply)(uint32_t p, uint32_t l);
     uint32_t (*http_reply)(uint32_t status, uint32_t hp, uint32_t hl, uint32_t bp, uint32_t bl);
+    uint32_t (*alarm_set)(uint64_t ms);
+    uint64_t (*alarm_get)(void);
+    uint32_t (*alarm_clear)(void);
+    uint32_t (*call)(uint32_t tp,
+                     uint32_t tl,
+                     uint32_t mp,
+                     uint32_t ml,
+                     uint32_t bp,
+                     uint32_t bl,
+                     uint32_t timeout_ms);
+    uint32_t (*result_read)(uint32_t handle, uint32_t out, uint32_t cap);
+    uint32_t (*send)(uint32_t tp, uint32_t tl, uint32_t mp, uint32_t ml, uint32_t bp, uint32_t bl);
+    uint32_t (*entity_send)(
+        uint32_t tp, uint32_t tl, uint32_t mp, uint32_t ml, uint32_t bp, uint32_t bl);
+    uint32_t (*entity_ask)(uint32_t tp,
+                           uint32_t tl,
+                           uint32_t mp,
+                           uint32_t ml,
+                           uint32_t bp,
+                           uint32_t bl,
+                           uint32_t timeout_ms);
+    uint32_t (*ws_send)(uint64_t connection, uint32_t kind, uint32_t p, uint32_t l);
+    uint32_t (*ws_close)(uint64_t connection, uint32_t code, uint32_t p, uint32_t l);
+    uint32_t (*passivate)(void);
     void (*log)(uint32_t level, uint32_t p, uint32_t l);
     uint64_t (*now_ms)(void);
     void (*random)(uint32_t p, uint32_t l);
     void (*abort)(uint32_t p, uint32_t l);
+    /* import module "wasi_snapshot_preview1", what of it is not a constant */
+    uint32_t (*wasi_fd_write)(uint32_t fd, uint32_t iovs, uint32_t count, uint32_t written);
+    uint32_t (*wasi_fd_fdstat_get)(uint32_t fd, uint32_t out);
+    uint32_t (*wasi_clock_time_get)(uint32_t id, uint64_t precision, uint32_t out);
+    uint32_t (*wasi_clock_res_get)(uint32_t id, uint32_t out);
+    uint32_t (*wasi_random_get)(uint32_t p, uint32_t l);
+    uint32_t (*wasi_sizes_get)(uint32_t count, uint32_t bytes);
+    void (*wasi_proc_exit)(uint32_t code);
 };
 
 /* One mutable global: where it lies in an instance and its size (4 or 8). */
@@ -58,6 +95,8 @@ struct hf_module_v1 {
     uint32_t (*actor_event)(void* instance, uint32_t kind, uint32_t ptr, uint32_t len);
     void (*actor_free)(void* instance, uint32_t ptr, uint32_t len); /* optional */
     void (*actor_fresh)(void* instance);                            /* optional */
+    void (*actor_on_stop)(void* instance); /* optional marker, never called, as the next */
+    void (*actor_on_restored)(void* instance);
     void (*start)(void* instance); /* optional; image phase only, as the next two */
     void (*initialize)(void* instance);
     void (*actor_prepare)(void* instance);

@@ -1,15 +1,16 @@
 #include "plugins/runtime-wasm/engine/worker.hpp"
 
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/context/detail/fcontext.hpp>
 #include <cerrno>
+#include <utility>
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
+#include "plugins/runtime-wasm/engine/stack_switch.hpp"
 
 namespace hf::wasm {
 
@@ -19,6 +20,8 @@ namespace ctx = boost::context::detail;
 
 // Handlers use a few hundred bytes; the frame the kernel saves grows with the CPU's vector state (AVX-512: 2.7 KiB).
 constexpr std::size_t kSignalStackBytes = 64 * 1024;
+// Stacks kept for the next call that waits; each may hold 320 KiB that were touched once.
+constexpr std::size_t kIdleStacksMax = 16;
 constexpr int kCpuSignal = SIGVTALRM;
 constexpr int kWallSignal = SIGALRM;
 
@@ -69,6 +72,12 @@ Result<timer_t> make_timer(clockid_t clock, int signal) {
     return timer;
 }
 
+Result<std::unique_ptr<Fiber>> make_fiber() {
+    auto fiber = std::make_unique<Fiber>();
+    HF_ASSIGN(fiber->stack, GuestStack::create());
+    return fiber;
+}
+
 }  // namespace
 
 const char* trap_text(int trap) {
@@ -94,40 +103,41 @@ const char* trap_text(int trap) {
     }
 }
 
-Result<std::unique_ptr<GuestStack>> GuestStack::create() {
-    void* base = ::mmap(nullptr,
-                        kGuardBytes + size(),
-                        PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                        -1,
-                        0);
-    if (base == MAP_FAILED) return fail_errno(errno, "reserving a guest stack");
-    auto* bytes = static_cast<std::uint8_t*>(base);
-    std::unique_ptr<GuestStack> stack(new GuestStack(bytes));
-    if (::mprotect(bytes + kGuardBytes, size(), PROT_READ | PROT_WRITE) != 0)
-        return fail_errno(errno, "opening a guest stack");
-    return stack;
+Parked::Parked(Parked&& other) noexcept
+    : worker_(std::exchange(other.worker_, nullptr)), fiber_(std::move(other.fiber_)) {}
+
+Parked& Parked::operator=(Parked&& other) noexcept {
+    std::swap(worker_, other.worker_);
+    std::swap(fiber_, other.fiber_);
+    return *this;
 }
 
-GuestStack::~GuestStack() {
-    ::munmap(base_, kGuardBytes + size());
+Parked::~Parked() {
+    if (fiber_ == nullptr) return;
+    --worker_->parked_;
+    worker_->recycle(std::move(fiber_));
 }
 
 // Free functions cannot be friends by their library type; this forwards to the worker.
 struct WorkerEntry {
     static void enter(ctx::transfer_t from) {
         auto* worker = static_cast<Worker*>(from.data);
+        stack_switch::end(nullptr, &worker->home_bottom_, &worker->home_size_);
         worker->home_ = from.fctx;
         Worker::trampoline_body(worker);
+        stack_switch::begin(nullptr, worker->home_bottom_, worker->home_size_);
         ctx::jump_fcontext(worker->home_, worker);
         HF_CHECK(false, "a finished guest stack is never resumed");
     }
 };
 
-Result<std::unique_ptr<Worker>> Worker::create(std::int64_t tick_ns) {
+Result<std::unique_ptr<Worker>> Worker::create(std::int64_t tick_ns, std::size_t parked_max) {
     HF_CHECK(t_worker == nullptr, "one worker a thread");
     std::unique_ptr<Worker> worker(new Worker());
-    HF_ASSIGN(worker->stack_, GuestStack::create());
+    HF_ASSIGN(auto fiber, make_fiber());
+    worker->run_on(std::move(fiber));
+    worker->parked_max_ = parked_max;
+    worker->cpu_read_ns_ = thread_cpu_ns();
 
     worker->signal_stack_ = std::make_unique<std::uint8_t[]>(kSignalStackBytes);
     stack_t alternate{};
@@ -174,24 +184,115 @@ Outcome Worker::run(Instance& instance, GuestCall call, void* arg, Deadlines dea
     stop_ = Stop::Done;
     trap_ = 0;
     pending_ = 0;
+    cpu_base_ns_ = cpu_read_ns_;
     const std::int64_t start = monotonic_ns();
     serial_ = serial_ + 1;
     cpu_limit_ns_ = deadlines.cpu_ns;
     wall_end_ns_ = start + deadlines.wall_ns;
     active_ = 1;
     if (wall_armed_ns_ == 0 || wall_armed_ns_ > wall_end_ns_) arm_wall(wall_end_ns_);
+    return enter_guest(
+        ctx::make_fcontext(fiber_->stack->top(), GuestStack::size(), &WorkerEntry::enter), start);
+}
 
-    ctx::jump_fcontext(ctx::make_fcontext(stack_->top(), GuestStack::size(), &WorkerEntry::enter),
-                       this);
+Outcome Worker::resume(Parked parked, std::int64_t deadline_ns) {
+    HF_CHECK(active_ == 0 && parked && parked.worker_ == this, "a worker's own call is resumed");
+    const std::int64_t start = monotonic_ns();
+    Fiber& waiting = *parked.fiber_;
+    if (deadline_ns != 0) waiting.wall_end_ns = std::min(waiting.wall_end_ns, deadline_ns);
+    if (waiting.cpu_left_ns <= 0) return {Stop::CpuDeadline, 0, 0, 0};
+    if (start >= waiting.wall_end_ns) return {Stop::WallDeadline, 0, 0, 0};
+    recycle(std::move(fiber_));
+    run_on(std::move(parked.fiber_));
+    --parked_;
 
+    instance_ = waiting.instance;
+    stop_ = Stop::Done;
+    trap_ = 0;
+    pending_ = 0;
+    // This leg's start is looked at, so its ticks count from here and not from the first of them.
+    cpu_base_ns_ = thread_cpu_ns();
+    cpu_read_ns_ = cpu_base_ns_;
+    serial_ = serial_ + 1;
+    seen_serial_ = serial_;
+    seen_cpu_ns_ = cpu_base_ns_;
+    cpu_limit_ns_ = waiting.cpu_left_ns;
+    wall_end_ns_ = waiting.wall_end_ns;
+    active_ = 1;
+    if (wall_armed_ns_ == 0 || wall_armed_ns_ > wall_end_ns_) arm_wall(wall_end_ns_);
+    return enter_guest(waiting.at, start);
+}
+
+// On the host's stack.
+Outcome Worker::enter_guest(void* at, std::int64_t start_ns) {
+    void* fake_stack = nullptr;
+    stack_switch::begin(&fake_stack, fiber_->stack->bottom(), GuestStack::size());
+    const ctx::transfer_t left = ctx::jump_fcontext(at, this);
+    stack_switch::end(fake_stack, nullptr, nullptr);
     active_ = 0;
+    const std::int64_t elapsed = monotonic_ns() - start_ns;
+    if (stop_ == Stop::Parked) {
+        fiber_->at = left.fctx;
+        keep_deadlines(elapsed);
+    }
     instance_ = nullptr;
-    return {stop_, trap_, value_, monotonic_ns() - start};
+    return {stop_, trap_, value_, elapsed};
+}
+
+// When the first leg began its CPU clock was not looked at: of what is known for sure, it used at most the time by the
+// wall, and at most what the thread used since somebody looked, a tick ago.
+void Worker::keep_deadlines(std::int64_t elapsed_ns) {
+    const std::int64_t now = thread_cpu_ns();
+    cpu_read_ns_ = now;
+    fiber_->instance = instance_;
+    fiber_->cpu_left_ns = cpu_limit_ns_ - std::min(elapsed_ns, now - cpu_base_ns_);
+    fiber_->wall_end_ns = wall_end_ns_;
+}
+
+Parked Worker::take_parked() {
+    HF_CHECK(stop_ == Stop::Parked && !idle_.empty(), "something parked");
+    stop_ = Stop::Done;
+    ++parked_;
+    Parked out(*this, std::move(fiber_));
+    run_on(std::move(idle_.back()));
+    idle_.pop_back();
+    return out;
+}
+
+bool Worker::may_park() {
+    if (parked_ >= parked_max_) return false;
+    if (!idle_.empty()) return true;
+    auto made = make_fiber();
+    if (made) idle_.push_back(std::move(made).value());
+    return made.ok();
+}
+
+// On the guest's stack, whose frames stay as they are.
+void Worker::park() {
+    if (pending_ != 0) jump(static_cast<Stop>(pending_), 0);
+    stop_ = Stop::Parked;
+    active_ = 0;
+    stack_switch::begin(&fiber_->fake_stack, home_bottom_, home_size_);
+    const ctx::transfer_t from = ctx::jump_fcontext(home_, this);
+    stack_switch::end(fiber_->fake_stack, &home_bottom_, &home_size_);
+    home_ = from.fctx;
+}
+
+void Worker::run_on(std::unique_ptr<Fiber> fiber) {
+    fiber_ = std::move(fiber);
+    floor_ = fiber_->stack->floor();
+}
+
+void Worker::recycle(std::unique_ptr<Fiber> fiber) {
+    if (idle_.size() >= kIdleStacksMax) return;
+    fiber->stack->clear();
+    fiber->fake_stack = nullptr;
+    idle_.push_back(std::move(fiber));
 }
 
 // On the guest stack. No local of this function lives across the jump.
 void Worker::trampoline_body(Worker* worker) {
-    if (sigsetjmp(worker->out_, 0) == 0) {
+    if (sigsetjmp(worker->fiber_->out, 0) == 0) {
         worker->in_guest_ = 1;
         worker->value_ = worker->call_(*worker->instance_, worker->arg_);
     }
@@ -201,7 +302,7 @@ void Worker::trampoline_body(Worker* worker) {
 Worker& Worker::enter_host() {
     Worker& worker = *t_worker;
     worker.in_guest_ = 0;
-    if (!worker.stack_->room(__builtin_frame_address(0)))
+    if (__builtin_frame_address(0) < worker.floor_)
         worker.jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
     return worker;
 }
@@ -219,7 +320,7 @@ void Worker::jump(Stop stop, int trap) {
     in_guest_ = 0;
     stop_ = stop;
     trap_ = trap;
-    siglongjmp(out_, 1);
+    siglongjmp(fiber_->out, 1);
 }
 
 void Worker::on_fault(int signal, siginfo_t* info, void*) {
@@ -227,7 +328,7 @@ void Worker::on_fault(int signal, siginfo_t* info, void*) {
     if (worker != nullptr && worker->in_guest_ != 0 && info->si_code > 0) {
         if (worker->instance_->slot().contains(info->si_addr))
             worker->jump(Stop::Trap, signal == SIGBUS ? kTrapNoPage : WASM_RT_TRAP_OOB);
-        if (worker->stack_->guards(info->si_addr))
+        if (worker->fiber_->stack->guards(info->si_addr))
             worker->jump(Stop::Trap, WASM_RT_TRAP_EXHAUSTION);
     }
     // Not the guest's doing: return to the same instruction with the default action, so that the exit report and a
@@ -250,8 +351,9 @@ void Worker::on_timer(int signal, siginfo_t* info, void*) {
 }
 
 void Worker::cpu_tick() {
-    if (active_ == 0) return;
     const std::int64_t now = thread_cpu_ns();
+    cpu_read_ns_ = now;
+    if (active_ == 0) return;
     if (seen_serial_ != serial_) {
         seen_serial_ = serial_;
         seen_cpu_ns_ = now;

@@ -1,15 +1,18 @@
-// A thread that runs guests: its guest stack, its signal stack, its two deadline timers and the way out of guest code.
+// A thread that runs guests: their stacks, its signal stack, its two deadline timers and the way out of guest code.
 //
 // A guest is stopped by siglongjmp, from a trap, from a memory fault or from a deadline signal. That is safe because
 // guest code owns nothing of the host: every call back into the host turns `in_guest` off first and on again last, and a
 // deadline that comes in between is only remembered. A host function that stops the guest must do so before it owns
 // anything. A fault outside the running guest's slot and stack guard is a bug here: the process dies by it.
 //
+// A guest that waits parks: it leaves its stack, the jump target on it and what is left of its deadlines as they are, and
+// the thread goes on elsewhere. One guest runs at a time, so flags and limits of the running one are the worker's;
+// resume() puts those of the waiting one in place before its first instruction. Its CPU clock stands still meanwhile, its
+// wall clock does not. A waiting guest may be given up at any time: its frames own nothing.
+//
 // Deadlines cost no system call an event. The CPU timer ticks only while this thread burns CPU; each tick compares with
 // what it saw of the same event before, so a late tick never hits the next event. The wall timer is armed when none is
 // pending and re-armed by its own handler. An idle worker is not woken, but for one last wall tick.
-//
-// One event at a time now; the stack is its own object so that a parked event can keep it later.
 #pragma once
 
 #include <csetjmp>
@@ -18,13 +21,15 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <vector>
 
 #include "abi/base/result.hpp"
+#include "plugins/runtime-wasm/engine/guest_stack.hpp"
 #include "plugins/runtime-wasm/engine/instance.hpp"
 
 namespace hf::wasm {
 
-enum class Stop : std::uint8_t { Done, Trap, CpuDeadline, WallDeadline, Abort };
+enum class Stop : std::uint8_t { Done, Trap, CpuDeadline, WallDeadline, Abort, Parked };
 
 struct Outcome {
     Stop stop = Stop::Done;
@@ -42,48 +47,47 @@ struct Deadlines {
     std::int64_t wall_ns = 0;
 };
 
-// A call into a mapped instance; runs on the guest stack. Owns nothing: it may never return.
+// A call into a mapped instance; runs on a guest stack. Owns nothing: it may never return. `arg` outlives it, also
+// while it is parked.
 using GuestCall = std::uint32_t (*)(Instance& instance, void* arg);
 
-// What guests run on: a guard that swallows any single frame step, then stack. Movable by pointer only.
-class GuestStack {
-public:
-    // 256 KiB for guest frames, and what a host function called from the deepest of them may use.
-    static constexpr std::size_t kGuestBytes = 256 * 1024;
-    static constexpr std::size_t kHostReserveBytes = 64 * 1024;
-    // Generated code probes every page of a large frame, so any guard of a page is met; 64 KiB forgives a missed one.
-    static constexpr std::size_t kGuardBytes = 64 * 1024;
+class Worker;
 
-    static Result<std::unique_ptr<GuestStack>> create();
-    GuestStack(const GuestStack&) = delete;
-    GuestStack& operator=(const GuestStack&) = delete;
-    ~GuestStack();
-    [[nodiscard]] void* top() const { return base_ + kGuardBytes + size(); }
-    [[nodiscard]] static std::size_t size() { return kHostReserveBytes + kGuestBytes; }
-    [[nodiscard]] bool guards(const void* address) const {
-        return address >= base_ && address < base_ + kGuardBytes;
-    }
-    // True when a host function at `frame` still has its reserve below it.
-    [[nodiscard]] bool room(const void* frame) const {
-        return frame >= base_ + kGuardBytes + kHostReserveBytes;
-    }
+// A guest in the middle of a call, on its stack. Destroying it gives it up. Must not outlive its worker.
+class Parked {
+public:
+    Parked() = default;
+    Parked(Parked&& other) noexcept;
+    Parked& operator=(Parked&& other) noexcept;
+    ~Parked();
+    [[nodiscard]] explicit operator bool() const { return fiber_ != nullptr; }
 
 private:
-    explicit GuestStack(std::uint8_t* base) : base_(base) {}
-    std::uint8_t* base_;
+    friend class Worker;
+    Parked(Worker& worker, std::unique_ptr<Fiber> fiber)
+        : worker_(&worker), fiber_(std::move(fiber)) {}
+    Worker* worker_ = nullptr;
+    std::unique_ptr<Fiber> fiber_;
 };
 
 class Worker {
 public:
     // For the calling thread, which may have only one. `tick_ns`: the CPU timer's period, the price in precision.
-    // Installs the process's SIGSEGV, SIGBUS, SIGVTALRM and SIGALRM handlers. Call before the last filter is laid.
-    static Result<std::unique_ptr<Worker>> create(std::int64_t tick_ns);
+    // `parked_max`: guests that may wait at once. Installs the process's SIGSEGV, SIGBUS, SIGVTALRM and SIGALRM handlers.
+    // Call before the last filter is laid.
+    static Result<std::unique_ptr<Worker>> create(std::int64_t tick_ns, std::size_t parked_max = 0);
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
     ~Worker();
 
-    // Runs one call to its end, whatever that is. This worker's thread only, not from within a call.
+    // Runs one call to its end, whatever that is, or until it parks. This worker's thread only, not from within a call.
     Outcome run(Instance& instance, GuestCall call, void* arg, Deadlines deadlines);
+    // After Stop::Parked, once.
+    [[nodiscard]] Parked take_parked();
+    // Goes on with a parked call. Its deadlines are what run() gave it; `deadline_ns` (CLOCK_MONOTONIC) may come before
+    // them, 0: none. One whose time is up meanwhile is given up here and ends as such without running.
+    Outcome resume(Parked parked, std::int64_t deadline_ns);
+    [[nodiscard]] std::size_t parked() const { return parked_; }
 
     // The calling thread's worker; null if it has none.
     static Worker* current();
@@ -92,8 +96,15 @@ public:
     void leave_host();
     // Leaves guest code for good. Only between enter_host() and owning anything.
     [[noreturn]] void stop_guest(Stop stop, int trap);
+    // Makes sure that park() will find what it needs; false: parked_max wait already, or there is no stack.
+    [[nodiscard]] bool may_park();
+    // After may_park(), where stop_guest() is allowed too: run() or resume() answers Stop::Parked, and this returns when
+    // the call is resumed, if ever.
+    void park();
 
     [[nodiscard]] Instance& instance() const { return *instance_; }
+    // When the running call's wall time ends (CLOCK_MONOTONIC).
+    [[nodiscard]] std::int64_t wall_end_ns() const { return wall_end_ns_; }
 
 private:
     Worker() = default;
@@ -104,10 +115,20 @@ private:
     void wall_tick();
     void interrupt(Stop why);
     void arm_wall(std::int64_t at_ns);
+    Outcome enter_guest(void* at, std::int64_t start_ns);
+    void keep_deadlines(std::int64_t elapsed_ns);
+    void recycle(std::unique_ptr<Fiber> fiber);
+    void run_on(std::unique_ptr<Fiber> fiber);
     [[noreturn]] void jump(Stop stop, int trap);
     friend struct WorkerEntry;
+    friend class Parked;
 
-    std::unique_ptr<GuestStack> stack_;
+    std::unique_ptr<Fiber>
+        fiber_;  // the one that runs, or the next to run; never null between calls
+    const void* floor_ = nullptr;  // of its stack: a host function above it has its reserve
+    std::vector<std::unique_ptr<Fiber>> idle_;
+    std::size_t parked_ = 0;
+    std::size_t parked_max_ = 0;
     std::unique_ptr<std::uint8_t[]> signal_stack_;
     timer_t cpu_timer_{};
     timer_t wall_timer_{};
@@ -118,10 +139,11 @@ private:
     volatile std::sig_atomic_t active_ = 0;
     volatile std::sig_atomic_t in_guest_ = 0;
     volatile std::sig_atomic_t pending_ = 0;  // a Stop that came while in the host
-    volatile std::uint64_t serial_ = 0;       // names the event that runs
+    volatile std::uint64_t serial_ = 0;       // names what runs: an event, or one leg of it
     volatile std::uint64_t seen_serial_ = 0;  // the one the last CPU tick saw
     volatile std::int64_t seen_cpu_ns_ = 0;
-    volatile std::int64_t cpu_limit_ns_ = 0;
+    volatile std::int64_t cpu_read_ns_ = 0;   // the thread's CPU clock when it was last looked at
+    volatile std::int64_t cpu_limit_ns_ = 0;  // what is left of it
     volatile std::int64_t wall_end_ns_ = 0;
     volatile std::int64_t wall_armed_ns_ = 0;  // when the wall timer goes off; 0: not armed
 
@@ -129,7 +151,9 @@ private:
     GuestCall call_ = nullptr;
     void* arg_ = nullptr;
     void* home_ = nullptr;  // where the host's stack goes on
-    sigjmp_buf out_;
+    const void* home_bottom_ = nullptr;
+    std::size_t home_size_ = 0;
+    std::int64_t cpu_base_ns_ = 0;  // not later than the start of the leg that runs
     Stop stop_ = Stop::Done;
     int trap_ = 0;
     volatile std::uint32_t value_ = 0;

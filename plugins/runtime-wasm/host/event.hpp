@@ -1,7 +1,8 @@
 // What one event may touch and what it leaves: the seam between the guest ABI's functions and whoever runs events.
-// Reused from event to event; reset() keeps the buffers.
+// Reused from event to event; reset() keeps the buffers. While its guest waits for an answer it lies still.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,33 +23,132 @@ inline constexpr std::uint32_t kLogLineBytesMax = 1024;
 inline constexpr std::size_t kLogLinesPerEventMax = 16;
 // The message of abort(): it travels in `error` of a Delivered.
 inline constexpr std::uint32_t kAbortBytesMax = 256;
+// What one send or socket command costs in a Delivered beyond its bytes: table, place in the list, lengths, padding.
+inline constexpr std::size_t kOutputOverheadBytes = 48;
+// Tables of a Delivered are bounded by the schema (192); these two leave half of it.
+inline constexpr std::size_t kSendsMax = 32;
+inline constexpr std::size_t kSocketCommandsMax = 64;
+// Each waits for another actor: more than this in one event is a loop.
+inline constexpr std::uint32_t kCallsMax = 256;
+// A unit's name in its longest form, and what anybody would call a method.
+inline constexpr std::uint32_t kTargetBytesMax = kUnitBytesMax;
+inline constexpr std::uint32_t kMethodBytesMax = 256;
+// RFC 6455: a control frame has 125 bytes, two of them are the code.
+inline constexpr std::uint32_t kReasonBytesMax = 123;
+inline constexpr std::size_t kCursorsMax = 16;
+// Answers an event keeps for result_read, the oldest go first. Five full ones; a thousand waiting events hold 256 MiB.
+inline constexpr std::size_t kResultsBytesMax = 256 * 1024;
+
+// Kinds of events, as guest ABI v1 numbers them.
+enum class Kind : std::uint32_t {
+    None = 0,
+    Http = 1,
+    Call = 2,
+    Alarm = 3,
+    WsOpen = 4,
+    WsMessage = 5,
+    WsClose = 6,
+    Restored = 7,
+    Stop = 8,
+};
 
 struct LogLine {
     std::uint32_t level = 0;
     std::string text;
 };
 
+struct OutwardSend {
+    std::string target;
+    std::string method;
+    Bytes payload;
+};
+
+struct SocketCommand {
+    std::uint64_t connection = 0;
+    bool close = false;
+    std::uint16_t code = 0;  // of a close
+    bool binary = false;
+    Bytes data;  // of a close: the reason
+};
+
+// The call an event waits for, or waited for last.
+struct OutwardCall {
+    std::uint32_t n = 0;  // counts the calls of one event, from 1; 0: none yet
+    OutwardSend what;
+    std::uint32_t timeout_ms = 0;
+};
+
+struct Cursor {
+    bool open = false;
+    bool keys_only = false;
+    bool bounded = false;
+    std::uint32_t left = 0;  // pairs, when bounded
+    std::uint32_t generation = 0;
+    Walk walk;
+};
+
 struct Event {
     UnitState* state =
         nullptr;  // null in the image phase: everything that is not pure computing stops the guest
+    Kind kind = Kind::None;
     std::int64_t now_ms = 0;
 
     bool replied = false;
     std::uint16_t reply_status = 0;
     Bytes reply_headers;
     Bytes reply_body;
+    std::int64_t alarm_ms = 0;  // 0: none is set
+    bool alarm_touched = false;
+    std::vector<OutwardSend> sends;
+    std::size_t send_bytes = 0;  // with kOutputOverheadBytes each, as the next
+    std::vector<SocketCommand> sockets;
+    std::size_t socket_bytes = 0;
+    bool passivate = false;
+
+    OutwardCall call;
+    std::int32_t call_code =
+        0;  // what the resumed call answers; >= 0: its answer is the last of `results`
+    std::vector<Bytes> results;     // by handle; empty once it had to go
+    std::size_t results_first = 0;  // the oldest one that is kept
+    std::size_t results_bytes = 0;
+
+    std::size_t cursors_open = 0;
     LimitHit limit;     // the last limit a host function refused by
     std::string abort;  // why, when the guest was stopped by Stop::Abort
     std::vector<LogLine> logs;
+    std::uint32_t log_lines = 0;  // of this event so far, those already told included
     std::uint32_t logs_dropped = 0;
+    bool lines_open = false;
+    std::array<std::string, 2> open_lines;  // of standard output and error, without their end yet
+    std::array<Cursor, kCursorsMax> cursors;
 
-    void reset(UnitState* unit_state, std::int64_t time_ms);
-    [[nodiscard]] std::size_t reply_bytes() const {
-        return reply_headers.size() + reply_body.size();
+    void reset(UnitState* unit_state, Kind event_kind, std::int64_t time_ms, std::int64_t alarm);
+    // What the answer of a call becomes; only while the guest waits for it.
+    void answered(std::int32_t code, BytesView payload);
+    // Lines without an end become lines.
+    void end_lines() {
+        if (lines_open) end_open_lines();
     }
+    void add_log(std::uint32_t level, std::string_view text);
+    void forget_logs();
+
+    // What leaves beside the changes of the state.
+    [[nodiscard]] std::size_t other_bytes() const {
+        return reply_headers.size() + reply_body.size() + send_bytes + socket_bytes;
+    }
+    // The limit that `more` bytes would break, if any.
+    [[nodiscard]] LimitHit output_limit(std::size_t more) const;
+    // Bytes that the changes of the state may take together, and the limit beyond.
+    [[nodiscard]] Room changes_room() const;
+
+private:
+    void end_open_lines();
 };
 
 // Fills the guest ABI's part of the host table. They act on Event through Instance::event.
 void fill_guest_calls(hf_host_v1& host);
+// Parts of it: other actors, alarms and sockets; what C libraries import.
+void fill_outward_calls(hf_host_v1& host);
+void fill_wasi_calls(hf_host_v1& host);
 
 }  // namespace hf::wasm

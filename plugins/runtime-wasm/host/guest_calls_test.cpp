@@ -1,56 +1,23 @@
 // Guest ABI v1 from the guest's side: results, limits, bad pointers, and what an event leaves.
 #include <doctest/doctest.h>
 
-#include "plugins/runtime-wasm/testing/support.hpp"
+#include "plugins/runtime-wasm/testing/machine.hpp"
 
 namespace hf::wasm {
 
-using testing::actor;
-using testing::kAllImports;
-using testing::Stage;
-using testing::wasm_of;
+using namespace testing;  // NOLINT(google-build-using-namespace): the machine's steps
 
 namespace {
 
-// The event's bytes are code of a tiny machine: each 20-byte instruction is a call (5 words: op, a, b, c, d); results are
-// gathered as words at 32768 and answered as the reply's body, unless op 9 stops earlier.
-const std::string kMachine = R"(
-  (data (i32.const 16) "key")
-  (data (i32.const 32) "value")
-  (func (export "actor_event") (param $kind i32) (param $p i32) (param $l i32) (result i32)
-    (local $i i32) (local $out i32) (local $op i32) (local $a i32) (local $b i32) (local $c i32) (local $d i32) (local $r i32)
-    (local.set $out (i32.const 32768))
-    (block $end (loop $next
-      (br_if $end (i32.ge_u (local.get $i) (local.get $l)))
-      (local.set $op (i32.load (i32.add (local.get $p) (local.get $i))))
-      (local.set $a (i32.load offset=4 (i32.add (local.get $p) (local.get $i))))
-      (local.set $b (i32.load offset=8 (i32.add (local.get $p) (local.get $i))))
-      (local.set $c (i32.load offset=12 (i32.add (local.get $p) (local.get $i))))
-      (local.set $d (i32.load offset=16 (i32.add (local.get $p) (local.get $i))))
-      (local.set $i (i32.add (local.get $i) (i32.const 20)))
-      (local.set $r (i32.const 0))
-      (if (i32.eq (local.get $op) (i32.const 1)) (then (local.set $r (call $kv_get (local.get $a) (local.get $b) (local.get $c) (local.get $d)))))
-      (if (i32.eq (local.get $op) (i32.const 2)) (then (local.set $r (call $kv_put (local.get $a) (local.get $b) (local.get $c) (local.get $d)))))
-      (if (i32.eq (local.get $op) (i32.const 3)) (then (local.set $r (call $kv_delete (local.get $a) (local.get $b)))))
-      (if (i32.eq (local.get $op) (i32.const 4)) (then (local.set $r (call $http_reply (local.get $a) (i32.const 0) (local.get $b) (local.get $c) (local.get $d)))))
-      (if (i32.eq (local.get $op) (i32.const 5)) (then (call $log (local.get $a) (local.get $b) (local.get $c))))
-      (if (i32.eq (local.get $op) (i32.const 6)) (then (call $random (local.get $a) (local.get $b))))
-      (if (i32.eq (local.get $op) (i32.const 7)) (then (call $abort (local.get $a) (local.get $b))))
-      (if (i32.eq (local.get $op) (i32.const 8)) (then (local.set $r (i32.eq (i32.wrap_i64 (i64.div_u (call $now_ms) (i64.const 1000))) (local.get $a)))))
-      (if (i32.eq (local.get $op) (i32.const 9)) (then (return (local.get $a))))
-      (i32.store (local.get $out) (local.get $r))
-      (local.set $out (i32.add (local.get $out) (i32.const 4)))
-      (br $next)))
-    (drop (call $http_reply (i32.const 200) (i32.const 0) (i32.const 0) (i32.const 32768) (i32.sub (local.get $out) (i32.const 32768))))
-    (i32.const 0)))";
+Bytes code(const std::vector<Step>& steps) {
+    return program(steps);
+}
 
-struct Step {
-    std::uint32_t op;
-    std::uint32_t a = 0;
-    std::uint32_t b = 0;
-    std::uint32_t c = 0;
-    std::uint32_t d = 0;
-};
+Stage& stage() {
+    static Stage instance(wasm_of(machine()));
+    REQUIRE(instance.error == "");
+    return instance;
+}
 
 Step get(std::uint32_t key, std::uint32_t len, std::uint32_t out, std::uint32_t cap) {
     return {1, key, len, out, cap};
@@ -58,31 +25,6 @@ Step get(std::uint32_t key, std::uint32_t len, std::uint32_t out, std::uint32_t 
 Step put(std::uint32_t key, std::uint32_t len, std::uint32_t value, std::uint32_t size) {
     return {2, key, len, value, size};
 }
-
-Bytes code(const std::vector<Step>& steps) {
-    Bytes out;
-    FlatWriter writer(out);
-    for (const Step& step : steps)
-        for (const std::uint32_t word : {step.op, step.a, step.b, step.c, step.d}) writer.u32(word);
-    return out;
-}
-
-Stage& stage() {
-    static Stage instance(wasm_of(actor(kAllImports, kMachine)));
-    REQUIRE(instance.error == "");
-    return instance;
-}
-
-std::vector<std::int32_t> results(const Ran& ran) {
-    CHECK(ran.ended == Ended::Ok);
-    CHECK(ran.error == "");
-    std::vector<std::int32_t> out;
-    FlatReader reader(ran.output->reply_body);
-    for (std::uint32_t word = 0; reader.u32(word);) out.push_back(static_cast<std::int32_t>(word));
-    return out;
-}
-
-using Words = std::vector<std::int32_t>;
 
 }  // namespace
 
@@ -206,7 +148,7 @@ TEST_CASE("an_event_without_room_or_with_a_wild_buffer_fails_by_name") {
           "actor_alloc answered a buffer outside the actor's memory");
     CHECK(wild.run(1, 1, Bytes(6)).ended == Ended::Ok);
     CHECK(wild.run(1, 0, {}).ended == Ended::Failed);
-    CHECK(wild.run(1, 8, {}).ended == Ended::Failed);
+    CHECK(wild.run(1, 9, {}).ended == Ended::Failed);
 }
 
 TEST_CASE("fresh_is_called_once_for_each_mapping_and_free_after_each_event") {

@@ -9,19 +9,14 @@ namespace hf::wasm {
 
 namespace {
 
-// The kinds guest ABI v1 names: http .. restored.
-constexpr std::uint32_t kKindMax = 7;
+std::string millis(std::int64_t ns) {
+    return std::to_string(ns / 1'000'000) + " ms";
+}
 
-// Plain data: the call that reads it may be left by a jump.
-struct Delivery {
-    std::uint32_t kind;
-    const std::uint8_t* bytes;
-    std::uint32_t size;
-    bool no_room = false;
-    bool wild_buffer = false;
-};
+}  // namespace
 
-std::uint32_t deliver(Instance& instance, void* arg) {
+// Frames of this one lie on the guest's stack, also while the event waits: it owns nothing.
+std::uint32_t Residents::deliver(Instance& instance, void* arg) {
     auto& delivery = *static_cast<Delivery*>(arg);
     const hf_module_v1& module = instance.module();
     void* guest = instance.guest();
@@ -40,12 +35,6 @@ std::uint32_t deliver(Instance& instance, void* arg) {
     if (module.actor_free != nullptr) module.actor_free(guest, at, delivery.size);
     return rc;
 }
-
-std::string millis(std::int64_t ns) {
-    return std::to_string(ns / 1'000'000) + " ms";
-}
-
-}  // namespace
 
 Residents::Unit* Residents::find(std::uint64_t activation) const {
     const auto at = units_.find(activation);
@@ -73,7 +62,10 @@ Result<void> Residents::fold(std::uint64_t activation, BytesView changes, bool b
     return unit->state.fold(changes, base);
 }
 
-Result<void> Residents::part(std::uint64_t activation, std::uint32_t part, bool last) {
+Result<void> Residents::part(std::uint64_t activation,
+                             std::uint32_t part,
+                             bool last,
+                             std::int64_t alarm_ms) {
     Unit* unit = find(activation);
     if (unit == nullptr || unit->serving)
         return fail(
@@ -85,6 +77,7 @@ Result<void> Residents::part(std::uint64_t activation, std::uint32_t part, bool 
                         " was next");
     ++unit->next_part;
     unit->serving = last;
+    if (last) unit->alarm_ms = alarm_ms;
     return {};
 }
 
@@ -92,97 +85,172 @@ void Residents::drop(std::uint64_t activation) {
     units_.erase(activation);
 }
 
+Ran Residents::nothing_ran(Ended ended, std::string why, const Unit* unit) {
+    open_->event.reset(nullptr, Kind::None, 0, 0);
+    Ran ran;
+    ran.ended = ended;
+    ran.error = std::move(why);
+    ran.output = &open_->event;
+    if (unit != nullptr) ran.state_bytes = unit->state.bytes();
+    return ran;
+}
+
 Ran Residents::run(std::uint64_t activation,
                    std::uint32_t kind,
                    BytesView event,
                    std::int64_t now_ms,
-                   std::int64_t deadline_ns) {
-    Ran ran;
-    ran.output = &event_;
+                   std::int64_t deadline_ns,
+                   EventName name) {
     Unit* unit = find(activation);
-    if (unit == nullptr || !unit->serving) {
-        event_.reset(nullptr, 0);
-        ran.ended = Ended::NotResident;
-        ran.error = "no such activation is resident here";
-        return ran;
-    }
+    if (unit == nullptr || !unit->serving)
+        return nothing_ran(Ended::NotResident, "no such activation is resident here", nullptr);
+    if (unit->waiting != nullptr)
+        return nothing_ran(Ended::Failed,
+                           "an event of this actor waits for the answer to its call: the next one "
+                           "comes after it",
+                           unit);
     const ActorClass& actor_class = *unit->actor_class;
     Instance& instance = unit->instance;
-    event_.reset(&unit->state, now_ms);
-    ran.state_bytes = unit->state.bytes();
-
     Deadlines deadlines = actor_class.deadlines;
     if (deadline_ns != 0)
         deadlines.wall_ns = std::min(deadlines.wall_ns, deadline_ns - monotonic_ns());
+    if (deadlines.wall_ns <= 0)
+        return nothing_ran(
+            Ended::WallDeadline, "the event's deadline had passed before it could run", unit);
+    if (kind == 0 || kind > static_cast<std::uint32_t>(Kind::Stop))
+        return nothing_ran(
+            Ended::Failed,
+            "events of kind " + std::to_string(kind) + " are not delivered to wasm actors",
+            unit);
+    const hf_module_v1& module = actor_class.program->module();
+    const auto typed = static_cast<Kind>(kind);
+    if ((typed == Kind::Stop && module.actor_on_stop == nullptr) ||
+        (typed == Kind::Restored && module.actor_on_restored == nullptr))
+        return nothing_ran(Ended::Ok, "", unit);
+    if (!instance.mapped())
+        if (const auto mapped = instance.map(); !mapped)
+            return nothing_ran(Ended::Limit, mapped.error().message, unit);
+
+    Open& open = *open_;
+    // An alarm that is delivered is no longer set.
+    open.event.reset(&unit->state, typed, now_ms, typed == Kind::Alarm ? 0 : unit->alarm_ms);
+    open.name = name;
+    open.deadlines = deadlines;
+    open.delivery = {kind, event.data(), static_cast<std::uint32_t>(event.size())};
+    instance.event = &open.event;
+    instance.clear_grow_refused();
+    unit->state.begin();
+    Ran ran;
+    finish(*unit, worker_.run(instance, deliver, &open.delivery, deadlines), ran);
+    return ran;
+}
+
+Ran Residents::resume(std::uint64_t activation,
+                      EventName name,
+                      std::uint32_t n,
+                      std::int32_t code,
+                      BytesView payload,
+                      std::int64_t deadline_ns) {
+    Unit* unit = find(activation);
+    if (unit == nullptr || unit->waiting == nullptr || unit->waiting->name != name ||
+        unit->waiting->event.call.n != n)
+        return nothing_ran(Ended::NotResident, "no such event waits here for that answer", nullptr);
+    open_ = std::move(unit->waiting);
+    open_->event.answered(code, payload);
+    Ran ran;
+    finish(*unit, worker_.resume(std::move(open_->parked), deadline_ns), ran);
+    return ran;
+}
+
+void Residents::finish(Unit& unit, const Outcome& outcome, Ran& ran) {
+    Open& open = *open_;
+    ran.output = &open.event;
+    ran.elapsed_ns = outcome.elapsed_ns;
+    if (outcome.stop == Stop::Parked) return put_aside(unit, ran);
+    if (outcome.stop != Stop::Done || static_cast<std::int32_t>(outcome.value) < 0 ||
+        open.delivery.no_room || open.delivery.wild_buffer)
+        return fail_event(unit, outcome, ran);
+    if (unit.state.changed()) ran.changes = unit.state.encode_changes();
+    unit.state.commit();
+    unit.alarm_ms = open.event.alarm_ms;
+    ran.state_bytes = unit.state.bytes();
+    open.event.end_lines();
+}
+
+void Residents::put_aside(Unit& unit, Ran& ran) {
+    ran.ended = Ended::Calling;
+    ran.state_bytes = unit.state.bytes();
+    const std::int64_t left_ms = std::clamp<std::int64_t>(
+        (worker_.wall_end_ns() - monotonic_ns()) / 1'000'000, 1, UINT32_MAX);
+    ran.timeout_ms = static_cast<std::uint32_t>(left_ms);
+    if (const std::uint32_t asked = open_->event.call.timeout_ms; asked != 0)
+        ran.timeout_ms = std::min(asked, ran.timeout_ms);
+    open_->parked = worker_.take_parked();
+    unit.waiting = std::move(open_);
+    open_ = std::make_unique<Open>();
+}
+
+// Whatever stopped it, its writes and its memory go: half an event must not be seen by the next one.
+void Residents::fail_event(Unit& unit, const Outcome& outcome, Ran& ran) {
+    Open& open = *open_;
+    Event& event = open.event;
+    Instance& instance = unit.instance;
+    event.end_lines();
+    unit.state.rollback();
+    ran.state_bytes = unit.state.bytes();
+    const std::string grown = instance.grow_refused()
+                                  ? " (memory.grow beyond memory_max, " +
+                                        std::to_string(unit.actor_class->pages_max) +
+                                        " pages, was refused)"
+                                  : "";
+    instance.drop();
+    event.replied = false;
     const auto refuse = [&ran](Ended ended, std::string why) {
         ran.ended = ended;
         ran.error = std::move(why);
-        return ran;
     };
-    if (deadlines.wall_ns <= 0)
-        return refuse(Ended::WallDeadline, "the event's deadline had passed before it could run");
-    if (kind == 0 || kind > kKindMax)
-        return refuse(
-            Ended::Failed,
-            "events of kind " + std::to_string(kind) + " are not delivered to wasm actors");
-    if (!instance.mapped())
-        if (const auto mapped = instance.map(); !mapped)
-            return refuse(Ended::Limit, mapped.error().message);
-
-    instance.event = &event_;
-    instance.clear_grow_refused();
-    unit->state.begin();
-    Delivery delivery{kind, event.data(), static_cast<std::uint32_t>(event.size())};
-    const Outcome outcome = worker_.run(instance, deliver, &delivery, deadlines);
-    ran.elapsed_ns = outcome.elapsed_ns;
-
-    const auto rc = static_cast<std::int32_t>(outcome.value);
-    if (outcome.stop == Stop::Done && rc >= 0 && !delivery.no_room && !delivery.wild_buffer) {
-        if (unit->state.changed()) ran.changes = unit->state.encode_changes();
-        unit->state.commit();
-        ran.state_bytes = unit->state.bytes();
-        return ran;
-    }
-
-    // Whatever stopped it, its writes and its memory go: half an event must not be seen by the next one.
-    unit->state.rollback();
-    const bool grow_refused = instance.grow_refused();
-    instance.drop();
-    event_.replied = false;
-    const std::string grown = grow_refused ? " (memory.grow beyond memory_max, " +
-                                                 std::to_string(actor_class.pages_max) +
-                                                 " pages, was refused)"
-                                           : "";
     switch (outcome.stop) {
         case Stop::Trap:
             return refuse(Ended::Trapped, std::string("trap: ") + trap_text(outcome.trap) + grown);
         case Stop::CpuDeadline:
-            return refuse(
-                Ended::CpuDeadline,
-                "cpu_limit: the event used more than " + millis(deadlines.cpu_ns) + " of CPU time");
+            return refuse(Ended::CpuDeadline,
+                          "cpu_limit: the event used more than " + millis(open.deadlines.cpu_ns) +
+                              " of CPU time");
         case Stop::WallDeadline:
             return refuse(Ended::WallDeadline,
-                          "wall_limit: the event took more than " + millis(deadlines.wall_ns));
+                          "wall_limit: the event took more than " + millis(open.deadlines.wall_ns));
         case Stop::Abort:
-            return refuse(event_.limit ? Ended::Limit : Ended::Failed, event_.abort);
+            return refuse(event.limit ? Ended::Limit : Ended::Failed, event.abort);
         case Stop::Done:
+        case Stop::Parked:
             break;
     }
-    if (delivery.no_room)
-        return refuse(grow_refused ? Ended::Limit : Ended::Failed,
-                      "the actor has no room for an event of " + std::to_string(event.size()) +
-                          " bytes" + grown);
-    if (delivery.wild_buffer)
+    if (open.delivery.no_room)
+        return refuse(grown.empty() ? Ended::Failed : Ended::Limit,
+                      "the actor has no room for an event of " +
+                          std::to_string(open.delivery.size) + " bytes" + grown);
+    if (open.delivery.wild_buffer)
         return refuse(Ended::Failed, "actor_alloc answered a buffer outside the actor's memory");
-    if (event_.limit) return refuse(Ended::Limit, event_.limit.sentence());
-    return refuse(Ended::Failed, "the actor's handler answered " + std::to_string(rc) + grown);
+    if (event.limit) return refuse(Ended::Limit, event.limit.sentence());
+    return refuse(Ended::Failed,
+                  "the actor's handler answered " +
+                      std::to_string(static_cast<std::int32_t>(outcome.value)) + grown);
 }
 
 Result<Bytes> Residents::checkpoint(std::uint64_t activation) const {
     const Unit* unit = find(activation);
     if (unit == nullptr || !unit->serving)
         return fail(Code::NotFound, "no such activation is resident here");
+    if (unit->waiting != nullptr)
+        return fail(Code::Busy,
+                    "an event of this actor waits for the answer to its call: its state is in "
+                    "between");
     return unit->state.encode_all();
+}
+
+bool Residents::waiting(std::uint64_t activation) const {
+    const Unit* unit = find(activation);
+    return unit != nullptr && unit->waiting != nullptr;
 }
 
 std::string_view Residents::unit(std::uint64_t activation) const {

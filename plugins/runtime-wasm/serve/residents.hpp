@@ -1,6 +1,9 @@
 // The units that live in this process, by activation id, and what running one event on one of them does.
 // Knows no link and no message: plugin.cpp turns these calls into answers. A unit's state is here; its guest memory is
 // mapped at its first event and dropped after a failure, to be mapped again from the image at the next one.
+//
+// An event that calls another actor is put aside with everything that is its own, and its unit takes no other event
+// until resume() has brought it to its end or the unit is dropped.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/result.hpp"
@@ -36,17 +40,27 @@ enum class Ended : std::uint8_t {
     Trapped,
     CpuDeadline,
     WallDeadline,
-    Limit
+    Limit,
+    Calling  // not ended: it waits for the answer to output->call
 };
 
-// What an event left. `output` and `changes` are good until the next run().
+// What an event left. `output` and `changes` are good until the next run(), resume() or drop().
 struct Ran {
     Ended ended = Ended::Ok;
-    std::string error;  // one sentence unless Ok
-    const Event* output = nullptr;
+    std::string error;  // one sentence unless Ok or Calling
+    Event* output = nullptr;
     Bytes changes;  // empty: read-only
     std::uint32_t state_bytes = 0;
     std::int64_t elapsed_ns = 0;
+    std::uint32_t timeout_ms =
+        0;  // of the call: what it asked for, at most what is left of the event; 0: the latter
+};
+
+// The supervisor's name of an event.
+struct EventName {
+    std::uint64_t incarnation = 0;
+    std::uint64_t counter = 0;
+    friend bool operator==(const EventName&, const EventName&) = default;
 };
 
 class Residents {
@@ -63,24 +77,54 @@ public:
                       const ActorClass& actor_class);
     // Applies one stored entry to a unit that is being activated; `part` must follow the last one.
     Result<void> fold(std::uint64_t activation, BytesView changes, bool base);
-    // Checks that this is piece `part`, in order, and counts it; the unit serves after the last.
-    Result<void> part(std::uint64_t activation, std::uint32_t part, bool last);
+    // Checks that this is piece `part`, in order, and counts it; the unit serves after the last, which says when its
+    // alarm is due (0: it has none).
+    Result<void> part(std::uint64_t activation,
+                      std::uint32_t part,
+                      bool last,
+                      std::int64_t alarm_ms = 0);
+    // Also an event of it that waits.
     void drop(std::uint64_t activation);
 
     Ran run(std::uint64_t activation,
             std::uint32_t kind,
             BytesView event,
             std::int64_t now_ms,
-            std::int64_t deadline_ns);
-    // The whole state as a ChangeSet.
+            std::int64_t deadline_ns,
+            EventName name = {});
+    // The answer to call `n` of the event that waits: `code` < 0, or 0 and `payload`.
+    Ran resume(std::uint64_t activation,
+               EventName name,
+               std::uint32_t n,
+               std::int32_t code,
+               BytesView payload,
+               std::int64_t deadline_ns);
+    // The whole state as a ChangeSet. Busy while an event waits.
     Result<Bytes> checkpoint(std::uint64_t activation) const;
 
     [[nodiscard]] std::size_t count() const { return units_.size(); }
     [[nodiscard]] std::size_t mapped() const { return pool_.taken(); }
+    [[nodiscard]] bool waiting(std::uint64_t activation) const;
     // Of a unit that serves; empty when there is none.
     [[nodiscard]] std::string_view unit(std::uint64_t activation) const;
 
 private:
+    // Plain data: the call that reads it may be left by a jump.
+    struct Delivery {
+        std::uint32_t kind = 0;
+        const std::uint8_t* bytes = nullptr;
+        std::uint32_t size = 0;
+        bool no_room = false;
+        bool wild_buffer = false;
+    };
+    // Everything that belongs to one event; it stays where it is while the event waits.
+    struct Open {
+        Event event;
+        Delivery delivery;
+        EventName name;
+        Deadlines deadlines;
+        Parked parked;
+    };
     struct Unit {
         Unit(std::string_view unit_name, const ActorClass& unit_class, SlotPool& pool)
             : name(unit_name),
@@ -91,16 +135,23 @@ private:
         const ActorClass* actor_class;
         UnitState state;
         Instance instance;
+        std::int64_t alarm_ms = 0;
         std::uint32_t next_part = 0;
         bool serving = false;
+        std::unique_ptr<Open> waiting;  // last: it goes before what it runs in
     };
     [[nodiscard]] Unit* find(std::uint64_t activation) const;
+    static std::uint32_t deliver(Instance& instance, void* arg);
+    Ran nothing_ran(Ended ended, std::string why, const Unit* unit);
+    void finish(Unit& unit, const Outcome& outcome, Ran& ran);
+    void put_aside(Unit& unit, Ran& ran);
+    void fail_event(Unit& unit, const Outcome& outcome, Ran& ran);
 
     Worker& worker_;
     SlotPool& pool_;
     std::size_t resident_max_;
     std::unordered_map<std::uint64_t, std::unique_ptr<Unit>> units_;
-    Event event_;
+    std::unique_ptr<Open> open_ = std::make_unique<Open>();  // of the event that runs, or ran last
 };
 
 }  // namespace hf::wasm

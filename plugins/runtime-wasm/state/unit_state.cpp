@@ -1,6 +1,7 @@
 #include "plugins/runtime-wasm/state/unit_state.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "changes_generated.h"
 
@@ -71,7 +72,7 @@ Result<void> UnitState::fold(BytesView change_set, bool base) {
             if (at != pairs_.end()) pairs_.erase(at);
             continue;
         }
-        if (at == pairs_.end()) at = pairs_.emplace(key, Value{}).first;
+        if (at == pairs_.end()) at = pairs_.emplace(key, StoredValue{}).first;
         at->second.bytes = as_text({pair->value()->data(), pair->value()->size()});
         bytes_ += cost(key, at->second.bytes.size());
         if (bytes_ > kFoldBytesMax)
@@ -94,13 +95,51 @@ std::optional<BytesView> UnitState::get(std::string_view key) const {
     return as_bytes(at->second.bytes);
 }
 
+void Walk::begin(std::string_view prefix, std::string_view start, bool descending) {
+    prefix_.assign(prefix);
+    start_.assign(start);
+    descending_ = descending;
+    begun_ = false;
+}
+
+// Behind the last key that a descending walk may begin with.
+UnitState::Pairs::const_iterator UnitState::first_below(const Walk& walk) const {
+    if (!walk.start_.empty() && walk.start_.starts_with(walk.prefix_))
+        return pairs_.upper_bound(walk.start_);
+    if (!walk.start_.empty() && walk.start_ < walk.prefix_) return pairs_.lower_bound(walk.start_);
+    // The least text above every key with the prefix.
+    std::string above = walk.prefix_;
+    while (!above.empty() && static_cast<unsigned char>(above.back()) == 0xff) above.pop_back();
+    if (above.empty()) return pairs_.end();
+    above.back() = static_cast<char>(static_cast<unsigned char>(above.back()) + 1);
+    return pairs_.lower_bound(above);
+}
+
+std::optional<UnitState::Pair> UnitState::next(Walk& walk) const {
+    const auto pair_at = [&walk](Pairs::const_iterator at) -> std::optional<Pair> {
+        if (!at->first.starts_with(walk.prefix_)) return std::nullopt;
+        walk.found_ = at;
+        return Pair{at->first, as_bytes(at->second.bytes)};
+    };
+    if (walk.descending_) {
+        for (auto at = walk.begun_ ? walk.last_ : first_below(walk); at != pairs_.begin();)
+            if ((--at)->second.present) return pair_at(at);
+        return std::nullopt;
+    }
+    auto at = walk.begun_ ? std::next(walk.last_)
+                          : pairs_.lower_bound(std::max(walk.prefix_, walk.start_));
+    while (at != pairs_.end() && !at->second.present) ++at;
+    if (at == pairs_.end()) return std::nullopt;
+    return pair_at(at);
+}
+
 UnitState::Undo* UnitState::touch(Pairs::iterator at) {
     if (at->second.touched == event_) return nullptr;
     at->second.touched = event_;
     return &undo_.emplace_back(Undo{at, {}, at->second.present});
 }
 
-LimitHit UnitState::put(std::string_view key, BytesView value, std::size_t room) {
+LimitHit UnitState::put(std::string_view key, BytesView value, Room room) {
     if (value.size() > kPayloadBytesMax) return {"value_bytes", kPayloadBytesMax, value.size()};
     auto at = pairs_.find(key);
     const bool there = at != pairs_.end() && at->second.present;
@@ -115,14 +154,10 @@ LimitHit UnitState::put(std::string_view key, BytesView value, std::size_t room)
     // What this key already takes among the changes: its value, or the bare key of a delete.
     const std::size_t already = touched ? cost(key, there ? at->second.bytes.size() : 0) : 0;
     const std::size_t changes_after = kChangeSetHeadBytes + change_bytes_ - already + new_cost;
-    const std::size_t allowed = std::min(room, kPayloadBytesMax);
-    if (changes_after > allowed)
-        return {room < kPayloadBytesMax ? "event_output_bytes" : "changes_bytes",
-                allowed,
-                changes_after};
+    if (changes_after > room.bytes) return {room.limit, room.bytes, changes_after};
 
     if (at == pairs_.end()) {
-        at = pairs_.emplace(key, Value{{}, 0, false}).first;
+        at = pairs_.emplace(key, StoredValue{{}, 0, false}).first;
     }
     if (Undo* undo = touch(at)) undo->before = std::move(at->second.bytes);
     at->second.bytes = as_text(value);

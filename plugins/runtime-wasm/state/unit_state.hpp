@@ -33,6 +33,41 @@ struct LimitHit {
     [[nodiscard]] std::string sentence() const;
 };
 
+// How much one more change may make of an event's changes, and the name of that limit.
+struct Room {
+    std::size_t bytes = 0;
+    const char* limit = "";
+};
+
+// Keys and values as they are kept: sorted by the keys' bytes, places stay good while an event is open.
+struct StoredValue {
+    std::string bytes;
+    std::uint64_t touched = 0;  // the event that last wrote it
+    bool present = true;        // false: deleted by the open event
+};
+using StoredPairs = std::map<std::string, StoredValue, std::less<>>;
+
+// A walk over the keys with a prefix, from `start` on in its direction (empty: from the first). It sees every write that
+// is made ahead of it. Good until the event ends.
+class Walk {
+public:
+    void begin(std::string_view prefix, std::string_view start, bool descending);
+    // Past what UnitState::next() answered last.
+    void step() {
+        last_ = found_;
+        begun_ = true;
+    }
+
+private:
+    friend class UnitState;
+    std::string prefix_;
+    std::string start_;
+    bool descending_ = false;
+    bool begun_ = false;
+    StoredPairs::const_iterator last_;
+    StoredPairs::const_iterator found_;
+};
+
 class UnitState {
 public:
     // `state_max`: bytes of all keys and values, kPairOverheadBytes a pair included; at most one payload.
@@ -44,10 +79,16 @@ public:
 
     void begin();
     [[nodiscard]] std::optional<BytesView> get(std::string_view key) const;
-    // Keys are 1..kKeyBytesMax bytes; the caller has refused others. `room`: bytes the event's changes may still take.
-    LimitHit put(std::string_view key, BytesView value, std::size_t room);
+    // Keys are 1..kKeyBytesMax bytes; the caller has refused others. `room`: what the event's changes may take together.
+    LimitHit put(std::string_view key, BytesView value, Room room);
     // False when the key was not there.
     bool remove(std::string_view key);
+    struct Pair {
+        std::string_view key;
+        BytesView value;
+    };
+    // The next pair of the walk, which stays where it is until step(). Views are good until the next write.
+    [[nodiscard]] std::optional<Pair> next(Walk& walk) const;
     // Encoded size of this event's changes so far, an upper bound; 0 when there are none.
     [[nodiscard]] std::size_t change_bytes() const {
         return undo_.empty() ? 0 : kChangeSetHeadBytes + change_bytes_;
@@ -64,12 +105,8 @@ public:
     [[nodiscard]] Bytes encode_all() const;
 
 private:
-    struct Value {
-        std::string bytes;
-        std::uint64_t touched = 0;  // the event that last wrote it
-        bool present = true;        // false: deleted by the open event
-    };
-    using Pairs = std::map<std::string, Value, std::less<>>;
+    using Pairs = StoredPairs;
+    [[nodiscard]] Pairs::const_iterator first_below(const Walk& walk) const;
     struct Undo {
         Pairs::iterator at;
         std::string before;

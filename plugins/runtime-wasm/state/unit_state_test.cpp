@@ -1,6 +1,7 @@
 // A unit's state against a simple model: commits, rollbacks, folds, limits.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -16,7 +17,10 @@ LimitHit put(UnitState& state,
              const std::string& key,
              const std::string& value,
              std::size_t room = kRoom) {
-    return state.put(key, as_bytes(value), room);
+    return state.put(key,
+                     as_bytes(value),
+                     {std::min(room, kPayloadBytesMax),
+                      room < kPayloadBytesMax ? "event_output_bytes" : "changes_bytes"});
 }
 
 std::string get(const UnitState& state, const std::string& key) {

@@ -28,6 +28,21 @@ struct ModuleFile {
     std::string key;
     std::uint32_t pages_max = 32;
     std::uint32_t cpu_us = 100'000;
+    std::uint32_t wall_us = 2'000'000;
+};
+
+struct Sent {
+    std::string target;
+    std::string method;
+    std::string payload;
+    friend bool operator==(const Sent&, const Sent&) = default;
+};
+struct Command {
+    std::uint64_t connection = 0;
+    bool close = false;
+    int code = 0;
+    std::string data;
+    friend bool operator==(const Command&, const Command&) = default;
 };
 
 struct Answer {
@@ -37,10 +52,55 @@ struct Answer {
     std::string body;
     Bytes changes;
     std::uint32_t state_bytes = 0;
+    bool replied = false;
+    bool passivate = false;
+    // What became of the alarm: -1 nothing, 0 cleared.
+    std::int64_t alarm_ms = -1;
+    std::vector<Sent> sends;
+    std::vector<Command> sockets;
+    std::uint32_t call_n = 0;  // 0: it waits for none
+    Sent call;
+    std::uint32_t timeout_ms = 0;
 };
 
+inline std::string string_of(const flatbuffers::String* text) {
+    return text == nullptr ? std::string() : text->str();
+}
+
+inline std::string text_of(const flatbuffers::Vector<std::uint8_t>* vector) {
+    return vector == nullptr ? std::string() : std::string(vector->begin(), vector->end());
+}
 inline Bytes bytes_of(const flatbuffers::Vector<std::uint8_t>* vector) {
     return vector == nullptr ? Bytes{} : Bytes(vector->begin(), vector->end());
+}
+
+inline Answer answer_of(const abi::Delivered& said) {
+    Answer answer;
+    answer.status = said.status();
+    answer.error = string_of(said.error());
+    answer.reply = said.reply_status();
+    answer.body = text_of(said.reply_body());
+    answer.changes = bytes_of(said.changes());
+    answer.state_bytes = said.state_bytes();
+    answer.replied = said.replied();
+    answer.passivate = said.passivate();
+    if (const auto* alarm = said.alarm()) answer.alarm_ms = alarm->clear() ? 0 : alarm->due_ms();
+    if (said.sends() != nullptr)
+        for (const abi::Send* send : *said.sends())
+            answer.sends.push_back(
+                {send->target()->str(), string_of(send->method()), text_of(send->payload())});
+    if (said.sockets() != nullptr)
+        for (const abi::SocketCommand* command : *said.sockets())
+            answer.sockets.push_back({command->connection(),
+                                      command->close(),
+                                      command->code(),
+                                      text_of(command->data())});
+    if (const auto* call = said.call()) {
+        answer.call_n = call->n();
+        answer.call = {call->target()->str(), string_of(call->method()), text_of(call->payload())};
+        answer.timeout_ms = call->timeout_ms();
+    }
+    return answer;
 }
 
 // One plugin process and the supervisor's side of its link.
@@ -84,7 +144,7 @@ public:
                                                     0,
                                                     file.pages_max,
                                                     file.cpu_us,
-                                                    2'000'000));
+                                                    file.wall_us));
         const auto list = again.CreateVector(pairs);
         const auto module_list = again.CreateVector(files);
         channel_->request(1, abi::CreateConfigure(again, 0, list, 42, 0, 0, module_list), 0, 0);
@@ -95,7 +155,8 @@ public:
     // The error of the last piece; empty: serving.
     std::string activate(std::uint64_t activation,
                          const std::string& class_name,
-                         const std::vector<std::pair<Bytes, bool>>& entries = {}) {
+                         const std::vector<std::pair<Bytes, bool>>& entries = {},
+                         std::int64_t alarm_ms = 0) {
         std::string failed;
         // One entry a piece, and an empty last one.
         for (std::size_t part = 0; part <= entries.size() && failed.empty(); ++part) {
@@ -113,7 +174,8 @@ public:
                                                           1,
                                                           static_cast<std::uint32_t>(part),
                                                           part < entries.size(),
-                                                          &stored);
+                                                          &stored,
+                                                          part == entries.size() ? alarm_ms : 0);
             ask(offset, [&](const port::Received& received) {
                 const auto& said = received.as<abi::Activated>();
                 CHECK(said.activation() == activation);
@@ -124,27 +186,41 @@ public:
         return failed;
     }
 
-    Answer deliver(std::uint64_t activation, const Bytes& event) {
+    // The event's id is that of its activation, which is all that tells two of them apart here.
+    Answer deliver(std::uint64_t activation,
+                   const Bytes& event,
+                   abi::EventKind kind = abi::EventKind::Http,
+                   std::int64_t now_ms = 1'700'000'000'000) {
         Answer answer;
         auto& fbb = channel_->builder();
-        const abi::EventId id(1, next_);
-        ask(abi::CreateDeliver(fbb,
-                               activation,
-                               &id,
-                               0,
-                               abi::EventKind::Http,
-                               fbb.CreateVector(event),
-                               1'700'000'000'000),
+        const abi::EventId id(1, activation);
+        ask(abi::CreateDeliver(fbb, activation, &id, 0, kind, fbb.CreateVector(event), now_ms),
             [&](const port::Received& received) {
-                const auto& said = received.as<abi::Delivered>();
-                answer.status = said.status();
-                if (said.error() != nullptr) answer.error = said.error()->str();
-                answer.reply = said.reply_status();
-                answer.body = std::string(as_text(bytes_of(said.reply_body())));
-                answer.changes = bytes_of(said.changes());
-                answer.state_bytes = said.state_bytes();
+                answer = answer_of(received.as<abi::Delivered>());
             });
         return answer;
+    }
+    // The answer to call `n` of the event of `activation` that waits.
+    Answer resume(std::uint64_t activation,
+                  std::uint32_t n,
+                  std::string_view payload,
+                  std::int32_t code = 0) {
+        Answer answer;
+        auto& fbb = channel_->builder();
+        const abi::EventId id(1, activation);
+        const BytesView bytes = as_bytes(payload);
+        ask(abi::CreateResume(
+                fbb, activation, &id, n, code, fbb.CreateVector(bytes.data(), bytes.size())),
+            [&](const port::Received& received) {
+                answer = answer_of(received.as<abi::Delivered>());
+            });
+        return answer;
+    }
+    bool quiesced(std::uint64_t activation) {
+        bool ok = false;
+        ask(abi::CreateQuiesce(channel_->builder(), activation, 1),
+            [&](const port::Received& received) { ok = received.as<abi::Quiesced>().ok(); });
+        return ok;
     }
     Answer get(std::uint64_t activation, const std::string& url) {
         return deliver(activation, http_event("GET", url));
@@ -154,7 +230,7 @@ public:
         Bytes base;
         ask(abi::CreateCheckpoint(channel_->builder(), activation),
             [&](const port::Received& received) {
-                CHECK(received.as<abi::Checkpointed>().ok());
+                checkpointed = received.as<abi::Checkpointed>().ok();
                 base = bytes_of(received.as<abi::Checkpointed>().base());
             });
         return base;
@@ -183,6 +259,7 @@ public:
     }
 
     bool ready = false;
+    bool checkpointed = false;  // of the last checkpoint()
     std::string error;
     std::vector<std::string> logs;
 

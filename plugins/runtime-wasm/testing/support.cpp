@@ -19,13 +19,29 @@ namespace hf::wasm::testing {
 
 namespace {
 constexpr std::int64_t kTickNs = 2'000'000;
+constexpr std::size_t kParkedMax = 40;
 }  // namespace
 
 const char* const kAllImports = R"(
   (import "actor" "kv_get" (func $kv_get (param i32 i32 i32 i32) (result i32)))
   (import "actor" "kv_put" (func $kv_put (param i32 i32 i32 i32) (result i32)))
   (import "actor" "kv_delete" (func $kv_delete (param i32 i32) (result i32)))
+  (import "actor" "kv_list" (func $kv_list (param i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "actor" "kv_next" (func $kv_next (param i32 i32 i32) (result i32)))
+  (import "actor" "kv_close" (func $kv_close (param i32) (result i32)))
+  (import "actor" "reply" (func $reply (param i32 i32) (result i32)))
   (import "actor" "http_reply" (func $http_reply (param i32 i32 i32 i32 i32) (result i32)))
+  (import "actor" "alarm_set" (func $alarm_set (param i64) (result i32)))
+  (import "actor" "alarm_get" (func $alarm_get (result i64)))
+  (import "actor" "alarm_clear" (func $alarm_clear (result i32)))
+  (import "actor" "call" (func $call (param i32 i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "actor" "result_read" (func $result_read (param i32 i32 i32) (result i32)))
+  (import "actor" "send" (func $send (param i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "actor" "entity_send" (func $entity_send (param i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "actor" "entity_ask" (func $entity_ask (param i32 i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "actor" "ws_send" (func $ws_send (param i64 i32 i32 i32) (result i32)))
+  (import "actor" "ws_close" (func $ws_close (param i64 i32 i32 i32) (result i32)))
+  (import "actor" "passivate" (func $passivate (result i32)))
   (import "actor" "log" (func $log (param i32 i32 i32)))
   (import "actor" "now_ms" (func $now_ms (result i64)))
   (import "actor" "random" (func $random (param i32 i32)))
@@ -73,7 +89,7 @@ std::string actor(const std::string& imports, const std::string& body) {
 Host::Host() {
     fill_engine_calls(calls);
     fill_guest_calls(calls);
-    auto made = Worker::create(kTickNs);
+    auto made = Worker::create(kTickNs, kParkedMax);
     HF_CHECK(made.ok(), "a worker for the tests");
     worker = std::move(made).value();
 }
@@ -136,7 +152,14 @@ void Stage::open(std::uint64_t activation) {
 
 Ran Stage::run(std::uint64_t activation, std::uint32_t kind, const Bytes& event) {
     if (residents.unit(activation).empty()) open(activation);
-    return residents.run(activation, kind, event, 1'700'000'000'000, 0);
+    return residents.run(activation, kind, event, kNowMs, 0, {1, activation});
+}
+
+Ran Stage::answer(std::uint64_t activation,
+                  std::uint32_t n,
+                  std::string_view payload,
+                  std::int32_t code) {
+    return residents.resume(activation, {1, activation}, n, code, as_bytes(payload), 0);
 }
 
 std::string Stage::body(const Ran& ran) {

@@ -33,6 +33,9 @@ private:
 // Text to binary with every feature on, so that modules beyond our policy can be written too. Aborts on a typo.
 Bytes wasm_of(const std::string& wat);
 
+// The clock of every event that a Stage runs.
+inline constexpr std::int64_t kNowMs = 1'700'000'000'000;
+
 // What holdfast-wasm-build said on both outputs, and its exit code.
 struct Said {
     int exit = -1;
@@ -74,6 +77,11 @@ struct Stage {
     void open(std::uint64_t activation);
     // One event; `activation` is opened when it is not there.
     Ran run(std::uint64_t activation, std::uint32_t kind = 1, const Bytes& event = {});
+    // The answer to the call that the event of `activation` waits for.
+    Ran answer(std::uint64_t activation,
+               std::uint32_t n,
+               std::string_view payload,
+               std::int32_t code = 0);
     [[nodiscard]] static std::string body(const Ran& ran);
 };
 

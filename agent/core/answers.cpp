@@ -23,7 +23,8 @@ EventKind kind_of(const Origin& origin) {
                                 EventKind::WsClose,
                                 EventKind::Call,
                                 EventKind::Call,
-                                EventKind::Alarm};
+                                EventKind::Alarm,
+                                EventKind::Restored};
     static_assert(kKinds.size() == std::variant_size_v<Origin>);
     return kKinds.at(origin.index());
 }

@@ -95,6 +95,7 @@ void Units::hold_written(Unit& unit, StoreAnswer& answer) {
     unit.hold_tries = 0;
     unit.hold_etag = answer.etag;
     unit.epoch = unit.record.epoch;
+    unit.restored = unit.epoch > 1;
     unit.sealed = false;
     unit.next_seq = 0;
     unit.hold = Hold::Serving;

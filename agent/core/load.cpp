@@ -231,6 +231,7 @@ void Units::fold(Unit& unit) {
     unit.activation = 0;
     unit.image_next = 0;
     unit.image_part = 0;
+    announce_restart(unit);
     pump(unit);
 }
 

@@ -63,13 +63,16 @@ struct FromAlarm {
     std::int64_t due_ms = 0;
     std::uint64_t nonce = 0;
 };
+// From nobody: the unit has a new owner, or its old one started again.
+struct FromRestart {};
 using Origin = std::variant<FromRequest,
                             FromSocketOpened,
                             FromSocketMessage,
                             FromSocketClosed,
                             FromCall,
                             FromMessage,
-                            FromAlarm>;
+                            FromAlarm,
+                            FromRestart>;
 [[nodiscard]] EventKind kind_of(const Origin& origin);
 
 // Who waits for an event's answer. Answered exactly once, or not at all when its gateway died.
@@ -206,6 +209,7 @@ struct Unit {
     std::optional<Parked> parked;      // running waits for a call
     std::optional<Answered> answered;  // its answer, not sent yet
     bool passivate = false;            // it asked to leave memory
+    bool restored = false;             // it is to hear of its new owner first
     std::size_t sockets = 0;           // open ones
     std::deque<Mail> mailbox;
     std::size_t mailbox_bytes = 0;

@@ -159,6 +159,7 @@ private:
     void erase_hint(const Unit& unit, std::int64_t due_ms, std::uint64_t nonce);
     void alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before);
     void settle_stale(Unit& unit);
+    void announce_restart(Unit& unit);
 
     // socket_events.cpp
     void open_answered(Unit& unit, const FromSocketOpened& from, ReplyOut reply);

@@ -67,6 +67,17 @@ void Units::alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before) {
     erase_hint(unit, hint.due_ms, hint.nonce);
 }
 
+// The first event under a new owner says so: what the actor wrote down of connections and the like is of before.
+void Units::announce_restart(Unit& unit) {
+    if (!unit.has_work() || !std::exchange(unit.restored, false)) return;
+    Mail mail;
+    mail.waiting.origin = FromRestart{};
+    mail.waiting.event = ++last_event_;
+    ++env_.stats.accepted;
+    ++accepted_;
+    unit.mailbox.push_front(std::move(mail));
+}
+
 // What needs no run of the actor is settled in its turn, as soon as the log is known: alarms that do not stand any more and
 // messages that were applied before.
 void Units::settle_stale(Unit& unit) {

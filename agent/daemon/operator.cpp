@@ -275,6 +275,14 @@ json Daemon::status_json() const {
               {"place_late", stats.place_late},
               {"place_invalid", stats.place_invalid},
               {"restarts", stats.restarts},
+              {"calls", stats.calls},
+              {"calls_refused", stats.calls_refused},
+              {"alarms_fired", stats.alarms_fired},
+              {"alarms_failed", stats.alarms_failed},
+              {"alarms_refused", stats.alarms_refused},
+              {"messages_sent", stats.messages_sent},
+              {"messages_applied", stats.messages_applied},
+              {"messages_dead", stats.messages_dead},
               {"stale_messages", stats.stale_messages}}},
             {"links", links}};
 }

@@ -117,6 +117,7 @@ void Runtime::answer_event(const core::DeliveredIn& answer) {
 
 // What the event asks for, whoever it came from.
 EventPayload Runtime::event_of(const Memory& memory, const core::Deliver& ask) const {
+    if (ask.kind == core::EventKind::Restored) return EventPayload{Op::Read, 0, 0, 0, 0};
     if (ask.kind == core::EventKind::Alarm) return alarm_of(memory, ask.event);
     BytesView bytes = ask.event;
     std::uint32_t flags = 0;

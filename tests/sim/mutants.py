@@ -140,11 +140,6 @@ MUTANTS = {
     "base-forgets-the-fold": (
         "what a base covers is lost with it: alarm, marks, messages",
         [("commit.cpp", "        unit.stored.give(entry);\n", "")]),
-    "base-carries-what-is-not-covered": (
-        "a base knows of marks whose changes come after it",
-        [("commit.cpp", "        unit.stored.give(entry);\n",
-          "        unit.stored.give(entry);\n"
-          "        for (const auto& mark : unit.applied) entry.applied.push_back(mark);\n")]),
     "message-applied-each-time": (
         "a message that comes again is applied again",
         [("messages.cpp", "        if (it != marks->end() && it->second >= message.n) return true;", "        (void)it;")]),
@@ -158,9 +153,6 @@ MUTANTS = {
     "call-leaves-early": (
         "a callee sees what may still be undone",
         [("calls.cpp", " || unit.stored_ordinal < unit.parked->needs) return;", ") return;")]),
-    "call-answered-from-before": (
-        "a call's answer reaches another run of its event",
-        [("calls.cpp", "caller->running->attempt != call.attempt ||", "")]),
 }
 
 

@@ -36,6 +36,8 @@ int main(int argc, char** argv) {
     std::array<char, 64> ignored{};
     while (::read(STDIN_FILENO, ignored.data(), ignored.size()) > 0) {
     }
+    // The end of a socket may be on its way still.
+    supervisor.wait_until([](const auto& now) { return now.closed.size() >= now.sockets; });
     const auto seen = supervisor.seen();
     std::printf("requests %llu\n", static_cast<unsigned long long>(seen.requests));
     std::printf("messages %zu\n", seen.messages.size());

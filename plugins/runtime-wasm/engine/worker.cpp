@@ -263,8 +263,9 @@ bool Worker::may_park() {
     if (parked_ >= parked_max_) return false;
     if (!idle_.empty()) return true;
     auto made = make_fiber();
-    if (made) idle_.push_back(std::move(made).value());
-    return made.ok();
+    if (!made) return false;
+    idle_.push_back(std::move(made).value());
+    return true;
 }
 
 // On the guest's stack, whose frames stay as they are.

@@ -124,7 +124,8 @@ private:
     friend class Parked;
 
     std::unique_ptr<Fiber>
-        fiber_;  // the one that runs, or the next to run; never null between calls
+        fiber_;            // the one that runs, or the next to run; never null between calls
+    void* top_ = nullptr;  // of its stack
     const void* floor_ = nullptr;  // of its stack: a host function above it has its reserve
     std::vector<std::unique_ptr<Fiber>> idle_;
     std::size_t parked_ = 0;

@@ -22,10 +22,12 @@ void Event::reset(UnitState* unit_state,
     sockets.clear();
     socket_bytes = 0;
     passivate = false;
-    call.n = 0;
-    results.clear();
-    results_first = 0;
-    results_bytes = 0;
+    if (call.n != 0) {
+        call.n = 0;
+        results.clear();
+        results_first = 0;
+        results_bytes = 0;
+    }
     if (cursors_open > 0)
         for (Cursor& cursor : cursors) cursor.open = false;
     cursors_open = 0;
@@ -75,19 +77,6 @@ void Event::end_open_lines() {
 void Event::forget_logs() {
     logs.clear();
     logs_dropped = 0;
-}
-
-LimitHit Event::output_limit(std::size_t more) const {
-    const std::size_t total = other_bytes() + state->change_bytes() + more;
-    if (total <= kEventOutputBytesMax) return {};
-    return {"event_output_bytes", kEventOutputBytesMax, total};
-}
-
-Room Event::changes_room() const {
-    const std::size_t beside = kPayloadBytesMax - std::min(kPayloadBytesMax, send_bytes);
-    const std::size_t record = kEventOutputBytesMax - std::min(kEventOutputBytesMax, other_bytes());
-    if (record < beside) return {record, "event_output_bytes"};
-    return {beside, "changes_bytes"};
 }
 
 }  // namespace hf::wasm

@@ -137,9 +137,20 @@ struct Event {
         return reply_headers.size() + reply_body.size() + send_bytes + socket_bytes;
     }
     // The limit that `more` bytes would break, if any.
-    [[nodiscard]] LimitHit output_limit(std::size_t more) const;
+    [[nodiscard]] LimitHit output_limit(std::size_t more) const {
+        const std::size_t total = other_bytes() + state->change_bytes() + more;
+        if (total <= kEventOutputBytesMax) return {};
+        return {"event_output_bytes", kEventOutputBytesMax, total};
+    }
     // Bytes that the changes of the state may take together, and the limit beyond.
-    [[nodiscard]] Room changes_room() const;
+    [[nodiscard]] Room changes_room() const {
+        const std::size_t other = other_bytes();
+        // Neither passes its bound: output_limit() and the sends' own see to it.
+        const std::size_t beside = kPayloadBytesMax - send_bytes;
+        const std::size_t record = kEventOutputBytesMax - other;
+        if (record < beside) return {record, "event_output_bytes"};
+        return {beside, "changes_bytes"};
+    }
 
 private:
     void end_open_lines();

@@ -85,14 +85,59 @@ void Residents::drop(std::uint64_t activation) {
     units_.erase(activation);
 }
 
-Ran Residents::nothing_ran(Ended ended, std::string why, const Unit* unit) {
+void Residents::nothing_ran(Ran& ran, Ended ended, std::string why, const Unit* unit) {
     open_->event.reset(nullptr, Kind::None, 0, 0);
-    Ran ran;
     ran.ended = ended;
     ran.error = std::move(why);
     ran.output = &open_->event;
     if (unit != nullptr) ran.state_bytes = unit->state.bytes();
-    return ran;
+}
+
+// Part of run(), as Worker::enter_guest is of its callers.
+[[gnu::always_inline]] inline void Residents::run_asked(const Asked& asked, Ran& ran) {
+    Unit* unit = find(asked.activation);
+    const auto refuse = [&](Ended ended, std::string why) {
+        nothing_ran(ran, ended, std::move(why), unit);
+    };
+    if (unit == nullptr || !unit->serving) {
+        unit = nullptr;
+        return refuse(Ended::NotResident, "no such activation is resident here");
+    }
+    if (unit->waiting != nullptr)
+        return refuse(Ended::Failed,
+                      "an event of this actor waits for the answer to its call: the next one "
+                      "comes after it");
+    const ActorClass& actor_class = *unit->actor_class;
+    Instance& instance = unit->instance;
+    Deadlines deadlines = actor_class.deadlines;
+    if (asked.deadline_ns != 0)
+        deadlines.wall_ns = std::min(deadlines.wall_ns, asked.deadline_ns - monotonic_ns());
+    if (deadlines.wall_ns <= 0)
+        return refuse(Ended::WallDeadline, "the event's deadline had passed before it could run");
+    if (asked.kind == 0 || asked.kind > static_cast<std::uint32_t>(Kind::Stop))
+        return refuse(
+            Ended::Failed,
+            "events of kind " + std::to_string(asked.kind) + " are not delivered to wasm actors");
+    const hf_module_v1& module = actor_class.program->module();
+    const auto typed = static_cast<Kind>(asked.kind);
+    if ((typed == Kind::Stop && module.actor_on_stop == nullptr) ||
+        (typed == Kind::Restored && module.actor_on_restored == nullptr))
+        return refuse(Ended::Ok, "");
+    if (!instance.mapped())
+        if (const auto mapped = instance.map(); !mapped)
+            return refuse(Ended::Limit, mapped.error().message);
+
+    Open& open = *open_;
+    // An alarm that is delivered is no longer set.
+    open.event.reset(&unit->state, typed, asked.now_ms, typed == Kind::Alarm ? 0 : unit->alarm_ms);
+    open.name = asked.name;
+    open.deadlines = deadlines;
+    open.delivery = {
+        asked.kind, asked.event.data(), static_cast<std::uint32_t>(asked.event.size())};
+    instance.event = &open.event;
+    instance.clear_grow_refused();
+    unit->state.begin();
+    finish(*unit, worker_.run(instance, deliver, &open.delivery, deadlines), ran);
 }
 
 Ran Residents::run(std::uint64_t activation,
@@ -101,47 +146,8 @@ Ran Residents::run(std::uint64_t activation,
                    std::int64_t now_ms,
                    std::int64_t deadline_ns,
                    EventName name) {
-    Unit* unit = find(activation);
-    if (unit == nullptr || !unit->serving)
-        return nothing_ran(Ended::NotResident, "no such activation is resident here", nullptr);
-    if (unit->waiting != nullptr)
-        return nothing_ran(Ended::Failed,
-                           "an event of this actor waits for the answer to its call: the next one "
-                           "comes after it",
-                           unit);
-    const ActorClass& actor_class = *unit->actor_class;
-    Instance& instance = unit->instance;
-    Deadlines deadlines = actor_class.deadlines;
-    if (deadline_ns != 0)
-        deadlines.wall_ns = std::min(deadlines.wall_ns, deadline_ns - monotonic_ns());
-    if (deadlines.wall_ns <= 0)
-        return nothing_ran(
-            Ended::WallDeadline, "the event's deadline had passed before it could run", unit);
-    if (kind == 0 || kind > static_cast<std::uint32_t>(Kind::Stop))
-        return nothing_ran(
-            Ended::Failed,
-            "events of kind " + std::to_string(kind) + " are not delivered to wasm actors",
-            unit);
-    const hf_module_v1& module = actor_class.program->module();
-    const auto typed = static_cast<Kind>(kind);
-    if ((typed == Kind::Stop && module.actor_on_stop == nullptr) ||
-        (typed == Kind::Restored && module.actor_on_restored == nullptr))
-        return nothing_ran(Ended::Ok, "", unit);
-    if (!instance.mapped())
-        if (const auto mapped = instance.map(); !mapped)
-            return nothing_ran(Ended::Limit, mapped.error().message, unit);
-
-    Open& open = *open_;
-    // An alarm that is delivered is no longer set.
-    open.event.reset(&unit->state, typed, now_ms, typed == Kind::Alarm ? 0 : unit->alarm_ms);
-    open.name = name;
-    open.deadlines = deadlines;
-    open.delivery = {kind, event.data(), static_cast<std::uint32_t>(event.size())};
-    instance.event = &open.event;
-    instance.clear_grow_refused();
-    unit->state.begin();
     Ran ran;
-    finish(*unit, worker_.run(instance, deliver, &open.delivery, deadlines), ran);
+    run_asked({activation, kind, event, now_ms, deadline_ns, name}, ran);
     return ran;
 }
 
@@ -151,13 +157,15 @@ Ran Residents::resume(std::uint64_t activation,
                       std::int32_t code,
                       BytesView payload,
                       std::int64_t deadline_ns) {
+    Ran ran;
     Unit* unit = find(activation);
     if (unit == nullptr || unit->waiting == nullptr || unit->waiting->name != name ||
-        unit->waiting->event.call.n != n)
-        return nothing_ran(Ended::NotResident, "no such event waits here for that answer", nullptr);
+        unit->waiting->event.call.n != n) {
+        nothing_ran(ran, Ended::NotResident, "no such event waits here for that answer", nullptr);
+        return ran;
+    }
     open_ = std::move(unit->waiting);
     open_->event.answered(code, payload);
-    Ran ran;
     finish(*unit, worker_.resume(std::move(open_->parked), deadline_ns), ran);
     return ran;
 }

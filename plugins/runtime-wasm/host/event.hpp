@@ -143,7 +143,7 @@ struct Event {
         return {"event_output_bytes", kEventOutputBytesMax, total};
     }
     // Bytes that the changes of the state may take together, and the limit beyond.
-    [[nodiscard]] Room changes_room() const {
+    [[nodiscard]] ChangesRoom changes_room() const {
         const std::size_t other = other_bytes();
         // Neither passes its bound: output_limit() and the sends' own see to it.
         const std::size_t beside = kPayloadBytesMax - send_bytes;

@@ -42,7 +42,7 @@ std::uint32_t kv_delete(std::uint32_t kp, std::uint32_t kl) {
     // A delete takes room among the changes too; at most what a key of this size costs.
     const std::size_t after =
         call.event.state->change_bytes() + kChangeSetHeadBytes + kl + kPairOverheadBytes;
-    if (const Room room = call.event.changes_room(); after > room.bytes)
+    if (const ChangesRoom room = call.event.changes_room(); after > room.bytes)
         return refuse(call, {room.limit, room.bytes, after});
     return leave(call, call.event.state->remove(text_at(key, kl)) ? 0 : kAbsent);
 }

@@ -139,7 +139,7 @@ UnitState::Undo* UnitState::touch(Pairs::iterator at) {
     return &undo_.emplace_back(Undo{at, {}, at->second.present});
 }
 
-LimitHit UnitState::put(std::string_view key, BytesView value, Room room) {
+LimitHit UnitState::put(std::string_view key, BytesView value, ChangesRoom room) {
     if (value.size() > kPayloadBytesMax) return {"value_bytes", kPayloadBytesMax, value.size()};
     auto at = pairs_.find(key);
     const bool there = at != pairs_.end() && at->second.present;

@@ -34,7 +34,7 @@ struct LimitHit {
 };
 
 // How much one more change may make of an event's changes, and the name of that limit.
-struct Room {
+struct ChangesRoom {
     std::size_t bytes = 0;
     const char* limit = "";
 };
@@ -80,7 +80,7 @@ public:
     void begin();
     [[nodiscard]] std::optional<BytesView> get(std::string_view key) const;
     // Keys are 1..kKeyBytesMax bytes; the caller has refused others. `room`: what the event's changes may take together.
-    LimitHit put(std::string_view key, BytesView value, Room room);
+    LimitHit put(std::string_view key, BytesView value, ChangesRoom room);
     // False when the key was not there.
     bool remove(std::string_view key);
     struct Pair {

@@ -128,7 +128,7 @@ std::vector<Sample> samples() {
          11,
          [](Builder& fbb) {
              const auto body = bytes(fbb, "reply");
-             const auto alarm = abi::CreateAlarm(fbb, 99, 1, false);
+             const auto alarm = abi::CreateAlarm(fbb, 99, false);
              abi::DeliveredBuilder out(fbb);
              out.add_activation(4);
              out.add_reply_status(200);

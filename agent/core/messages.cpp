@@ -134,10 +134,11 @@ void Units::put_done(Unit& unit) {
         loading)
         return;
     LogEntry part;
-    const std::size_t count = std::min(unit.done.size(), kDonePerEntry);
-    const auto end = unit.done.begin() + static_cast<std::ptrdiff_t>(count);
-    part.outbox_done.assign(unit.done.begin(), end);
-    unit.done.erase(unit.done.begin(), end);
+    std::size_t count = 0;
+    while (count < std::min(unit.done.size(), kDonePerEntry) &&
+           entry_cost(part) < env_.config.limits.entry_bytes / 2)
+        part.outbox_done.push_back(unit.done[count++]);
+    unit.done.erase(unit.done.begin(), unit.done.begin() + static_cast<std::ptrdiff_t>(count));
     append(unit, std::move(part));
 }
 

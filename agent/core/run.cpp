@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "abi/base/check.hpp"
+#include "abi/base/limits.hpp"
 #include "agent/core/units.hpp"
 
 namespace hf::core {
@@ -10,6 +11,8 @@ namespace hf::core {
 namespace {
 constexpr std::uint8_t kPoisonDeaths =
     3;  // runtimes that died of a fault on one event before it is failed
+// Of an entry: unit, epoch, numbers.
+constexpr std::size_t kObjectHeadBytes = 1024;
 constexpr std::size_t kSendsMax = 32;       // messages of one event (guest ABI v1)
 constexpr std::uint16_t kAttemptsMax = 16;  // deliveries of one event, whatever ended them
 }  // namespace
@@ -344,6 +347,13 @@ ReplyOut Units::reply_of(const Mail& mail, DeliveredIn& event) {
 void Units::checkpointed(CheckpointedIn& event) {
     Unit* unit = close_runtime_op(event.op, event.from, RuntimeAsk::Checkpoint, event.activation);
     if (unit == nullptr || !unit->checkpointing) return;
+    // What is still to be applied and marked goes with the state, and both have to fit one object.
+    LogEntry fold;
+    unit->stored.give(fold);
+    if (event.ok && entry_cost(fold) + event.base.size() > kObjectBytesMax - kObjectHeadBytes) {
+        event.ok = false;
+        event.error = "with the messages that are under way it is larger than an object";
+    }
     if (!event.ok || event.base.size() > env_.config.limits.entry_bytes) {
         // Not now: ask again after as many entries as before.
         env_.note(NoteLevel::Warn, "units", unit->key + ": no checkpoint: " + event.error);

@@ -340,6 +340,38 @@ TEST_CASE("alarms_found_in_the_index_at_the_start_fire_and_what_is_stale_is_clea
     CHECK(rig.core.units().quiet());
 }
 
+TEST_CASE("an_alarm_set_while_the_index_is_being_read_is_not_overlooked") {
+    Config config = small_config();
+    const std::string unit = actor_unit(config.tenant, "counter", "a").value();
+    std::vector<StoreRequest> held;
+    Rig rig(config, {}, [&](Rig& empty) {
+        empty.hook = [&](const Action& action) {
+            const auto* request = std::get_if<StoreRequest>(&action);
+            if (request == nullptr || request->verb != StoreVerb::List ||
+                request->key != key::alarms_prefix(config.app, alarm_shard(unit)))
+                return false;
+            held.push_back(*request);
+            return true;
+        };
+    });
+    Actors actors(rig);
+    actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) {
+        if (deliver.kind == EventKind::Http) plain.alarm = AlarmWish{rig.now / kMs + 1000, false};
+        return plain;
+    });
+    rig.ask("a", rig.now + 10 * kSecond);
+    REQUIRE(held.size() == 1);
+    // The listing looked before the hint was there.
+    StoreAnswer empty;
+    empty.from = held[0].to;
+    empty.op = held[0].op;
+    empty.outcome = Outcome::Applied;
+    rig.feed(empty);
+    rig.run_for(2 * kSecond);
+    REQUIRE(actors.seen("a").size() == 2);
+    CHECK(actors.seen("a")[1].kind == EventKind::Alarm);
+}
+
 TEST_CASE("a_message_leaves_when_it_is_stored_and_is_applied_once_though_its_receiver_dies") {
     Rig rig;
     Actors actors(rig);

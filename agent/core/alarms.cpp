@@ -36,6 +36,7 @@ void Alarms::list(std::uint32_t number) {
     Shard& shard = shards_.at(number);
     if (shard.listing || !shard.more) return;
     shard.listing = true;
+    shard.cut = false;
     shard.failed = false;
     store_.list(key::alarms_prefix(env_.config.app, number),
                 shard.after,
@@ -55,9 +56,8 @@ void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
         list_again_ = env_.now + kListAgain;
         return;
     }
-    shard.more = answer.more;
     for (const ObjectInfo& object : answer.objects) {
-        shard.after = std::max(shard.after, object.key);
+        if (!shard.cut) shard.after = object.key;
         auto parsed = parse_alarm_key(object.key);
         if (!parsed || parsed->shard != number) {
             env_.note(NoteLevel::Warn, "alarms", "the index holds a foreign key " + object.key);
@@ -66,6 +66,7 @@ void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
         Hint hint{std::move(parsed->unit), parsed->due_ms, parsed->nonce};
         if (!in_hand(hint)) keep(shard, std::move(hint));
     }
+    shard.more = answer.more || shard.cut;
     find_soonest();
     if (shard.hints.empty() && shard.more) return list(number);
     tick();
@@ -86,13 +87,14 @@ void Alarms::keep(Shard& shard, Hint hint) {
     const Hint& last = std::prev(shard.hints.end())->second;
     shard.after = key::alarm(env_.config.app, last.unit, last.due_ms, last.nonce);
     shard.more = true;
+    shard.cut = true;
 }
 
 void Alarms::added(Hint hint) {
     Shard& shard = shards_.at(alarm_shard(hint.unit));
     const std::string name = key::alarm(env_.config.app, hint.unit, hint.due_ms, hint.nonce);
-    // Beyond what is in memory: the listing that goes on there finds it.
-    if ((shard.more || shard.listing) && name > shard.after) return;
+    // Beyond what is in memory: a later listing finds it. One that is under way may have looked already.
+    if (shard.more && !shard.listing && name > shard.after) return;
     keep(shard, std::move(hint));
     find_soonest();
 }

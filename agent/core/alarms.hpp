@@ -70,6 +70,7 @@ private:
         std::string after;  // the last key listed
         bool more = true;   // the index may hold hints beyond `after` that are not in memory
         bool listing = false;
+        bool cut = false;  // since that listing began the window was cut, and `after` stands there
         bool failed = false;  // its listing; asked again at list_again_
     };
 

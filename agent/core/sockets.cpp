@@ -2,10 +2,10 @@
 
 namespace hf::core {
 
-std::uint64_t Sockets::add(Socket socket) {
+std::uint64_t Sockets::add(const Socket& socket) {
     const auto name = std::pair(socket.gateway, socket.theirs);
     if (!numbers_.emplace(name, last_ + 1).second) return 0;
-    sockets_.emplace(++last_, std::move(socket));
+    sockets_.emplace(++last_, socket);
     return last_;
 }
 

@@ -24,7 +24,7 @@ public:
     // Numbers given out are above `first`, so that those of an earlier incarnation name nothing.
     void begin(std::uint64_t incarnation) { last_ = incarnation << 40U; }
     // The node's number; 0 when the gateway uses one of its numbers twice.
-    std::uint64_t add(Socket socket);
+    std::uint64_t add(const Socket& socket);
     [[nodiscard]] Socket* find(std::uint64_t number);
     // 0: there is none.
     [[nodiscard]] std::uint64_t number_of(Handle gateway, std::uint64_t theirs) const;

@@ -154,6 +154,7 @@ Daemon::~Daemon() {
     control_.reset();
     spawner_.reset();
     signals_.clear();
+    clock_watch_.reset();
     before_block_.reset();
     timer_.reset();
     uv_run(&loop_, UV_RUN_DEFAULT);

@@ -189,7 +189,7 @@ void Daemon::command_done(const core::CommandDone& action) {
             result["plugin"] = slot.spec.name;
             result.update(build_json(slot.current));
         }
-        it->second.responder.done(std::move(result));
+        it->second.responder.done(result);
     } else {
         it->second.responder.fail(fail(Code::Refused, action.text));
     }

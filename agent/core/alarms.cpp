@@ -4,15 +4,13 @@
 #include <utility>
 
 #include "abi/base/check.hpp"
+#include "agent/core/handler_pause.hpp"
 
 namespace hf::core {
 
 namespace {
 constexpr std::uint32_t kListPage = 256;
 constexpr Time kRefusedAgain = 1 * kSecond;
-constexpr Time kFailedFirst = 2 * kSecond;
-constexpr Time kFailedMost = 300 * kSecond;
-constexpr unsigned kFailedDoublings = 8;  // 2 s x 2^8 is beyond kFailedMost
 constexpr Time kListAgain = 1 * kSecond;
 // Due times beyond this are never reached: year 2255, where nanoseconds since 1970 end.
 constexpr std::int64_t kDueMsMost = 9'000'000'000'000;
@@ -122,9 +120,8 @@ void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
     }
     if (end == End::Done) return;
     ++env_.stats.alarms_failed;
-    const Time pause =
-        std::min(kFailedFirst << std::min(hint.attempt - 1, kFailedDoublings), kFailedMost);
-    if (pause == kFailedMost)
+    const Time pause = handler_pause(hint.attempt - 1);
+    if (pause == kHandlerPauseMost)
         env_.note(NoteLevel::Error,
                   "alarms",
                   unit + ": the alarm's handler failed " + std::to_string(hint.attempt) +

@@ -8,6 +8,7 @@
 
 #include "abi/base/check.hpp"
 #include "agent/core/guest_events.hpp"
+#include "agent/core/handler_pause.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/units.hpp"
 
@@ -15,9 +16,6 @@ namespace hf::core {
 
 namespace {
 constexpr Time kNoRoomAgain = 500 * kMs;
-constexpr Time kFailedFirst = 2 * kSecond;
-constexpr Time kFailedMost = 300 * kSecond;
-constexpr unsigned kFailedDoublings = 8;  // 2 s x 2^8 is beyond kFailedMost
 // Handlers that failed before a message is given up: 2 s doubling to 5 min is an hour and a quarter.
 constexpr unsigned kTriesMax = 20;
 // Senders whose last message a unit remembers; beyond it a new sender has to wait.
@@ -113,8 +111,7 @@ void Units::message_ended(Unit& receiver, const FromMessage& message, const Repl
         reply.reason == ReplyReason::ActorFailed || reply.reason == ReplyReason::ActorLimit;
     Time pause = kNoRoomAgain;
     if (failed) {
-        pause =
-            std::min(kFailedFirst << std::min(offer->second.tries, kFailedDoublings), kFailedMost);
+        pause = handler_pause(offer->second.tries);
         ++offer->second.tries;
     }
     offers_later_.emplace(env_.now + pause, std::pair(sender->id, target));

@@ -155,7 +155,8 @@ class Alarms(Case):
 @unittest.skipIf(websockets is None, "python3-websockets is not here")
 class Chat(Case):
     def test_two_clients_talk_across_an_eviction_and_the_death_of_the_runtime(self):
-        node = self.node({"plugin.runtime": {"instances": 1, "resident_units_max": 1}},
+        # Ten kills within seconds of each other would put a runtime down for good.
+        node = self.node({"plugin.runtime": {"instances": 1, "resident_units_max": 1}, "restart": {"intensity": "off"}},
                          classes=("counter", "chat"))
         asyncio.run(self.talk(node))
         self.common_checks(node)

@@ -53,6 +53,7 @@ struct Options {
     bool fresh = false;
 
     std::string class_name;
+    std::string actor;
     std::uint32_t limit = kActorsPage;
     std::string after;
     bool all = false;
@@ -173,7 +174,20 @@ private:
                                    "actors",
                                    "the actors this node holds",
                                    "holdfast actors --class counter --limit 20",
-                                   [this] { return list_actors(); });
+                                   [this] {
+                                       if (letters_->parsed())
+                                           return query({{"op", "letters"}}, show_letters);
+                                       if (!options_.actor.empty())
+                                           return query({{"op", "actor"}, {"actor", options_.actor}},
+                                                        show_fields);
+                                       return list_actors();
+                                   });
+        actors->add_subcommand("show", "one actor: queue, journal, messages, alarm, sockets")
+            ->add_option("actor", options_.actor, "as in its address: counter/alice")
+            ->type_name("CLASS/NAME")
+            ->required();
+        letters_ = actors->add_subcommand("letters", "messages that were given up, newest first");
+        actors->fallthrough();
         actors->add_option("--class", options_.class_name, "only this class")->type_name("CLASS");
         actors->add_option("--limit", options_.limit, "how many at once")
             ->check(CLI::Range(1U, kActorsPageMax))
@@ -453,6 +467,7 @@ private:
     std::ostream& out_;
     std::ostream& err_;
     Options options_;
+    CLI::App* letters_ = nullptr;
     CLI::App cli_{"The operator's command line of a Holdfast node."};
     std::function<int()> action_ = [] { return static_cast<int>(Exit::Usage); };
 };

@@ -106,6 +106,7 @@ void show_status(std::ostream& out, const Json& result) {
          {"events accepted", at("accepted")},
          {"events answered", at("answered")},
          {"units", at("units")},
+         {"journal", line_of(result.is_object() ? result.value("journal", Json()) : Json())},
          {"missing walls", list(result, "missing_walls").empty() ? "-" : "below"}});
     // Each is a sentence of its own.
     if (const Json& walls = list(result, "missing_walls"); !walls.empty()) {
@@ -184,6 +185,19 @@ void show_actors(std::ostream& out, const Json& result) {
     }
     table.print(out);
     if (field(result, "more") == "yes") out << "\nmore: --after " << last << ", or --all\n";
+}
+
+void show_letters(std::ostream& out, const Json& result) {
+    Table table({"AT", "SOURCE", "NUMBER", "TARGET", "METHOD", "BYTES", "WHY"});
+    for (const Json& letter : list(result, "letters"))
+        table.row({field(letter, "at"),
+                   field(letter, "source"),
+                   field(letter, "number"),
+                   field(letter, "target"),
+                   field(letter, "method"),
+                   field(letter, "bytes"),
+                   field(letter, "why")});
+    table.print(out);
 }
 
 void show_config(std::ostream& out, const Json& result) {

@@ -10,6 +10,7 @@ namespace hf::cli {
 
 void show_status(std::ostream& out, const Json& result);
 void show_plugins(std::ostream& out, const Json& result);
+void show_letters(std::ostream& out, const Json& result);
 void show_actors(std::ostream& out, const Json& result);
 void show_config(std::ostream& out, const Json& result);
 // Of a swap, roll-back or reset: its sentence.

@@ -58,6 +58,13 @@ public:
         rest_ = rest_.subspan(4);
         return true;
     }
+    [[nodiscard]] bool u64(std::uint64_t& value) {
+        if (rest_.size() < 8) return false;
+        value = 0;
+        for (unsigned i = 0; i < 8; ++i) value |= std::uint64_t{rest_[i]} << (8 * i);
+        rest_ = rest_.subspan(8);
+        return true;
+    }
     [[nodiscard]] bool field(BytesView& out) {
         std::uint32_t size = 0;
         const BytesView before = rest_;
@@ -76,6 +83,8 @@ public:
         return true;
     }
     [[nodiscard]] bool done() const { return rest_.empty(); }
+    // What has not been read.
+    [[nodiscard]] BytesView rest() const { return rest_; }
 
 private:
     BytesView rest_;

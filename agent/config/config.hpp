@@ -56,6 +56,9 @@ struct LimitsConfig {
     std::uint32_t checkpoint_entries = 0;
     std::uint64_t checkpoint_bytes = 0;
     std::uint32_t units_max = 0;
+    std::uint32_t journal_events = 0;
+    std::uint64_t journal_bytes = 0;
+    std::uint32_t journal_events_per_actor = 0;
     Millis hold_idle{0};
     Millis ready_timeout{0};
     Millis shed_deadline{0};
@@ -119,6 +122,7 @@ struct ClassConfig {
     std::uint64_t state_max = 0;   // bytes
     std::uint32_t concurrency = 1;
     std::string persistence;  // "durable"
+    std::string mailbox;      // "durable", "buffered", "volatile"
 };
 
 struct Origin {

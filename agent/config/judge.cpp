@@ -194,6 +194,9 @@ void Judge::fill_limits(const Values& values, Config& out) {
     limits.checkpoint_entries = number<std::uint32_t>(values, "checkpoint_entries");
     limits.checkpoint_bytes = number<std::uint64_t>(values, "checkpoint_bytes");
     limits.units_max = number<std::uint32_t>(values, "units_max");
+    limits.journal_events = number<std::uint32_t>(values, "journal_events");
+    limits.journal_bytes = number<std::uint64_t>(values, "journal_bytes");
+    limits.journal_events_per_actor = number<std::uint32_t>(values, "journal_events_per_actor");
     limits.hold_idle = millis(values, "hold_idle");
     limits.ready_timeout = millis(values, "ready_timeout");
     limits.shed_deadline = millis(values, "shed_deadline");
@@ -272,6 +275,7 @@ ClassConfig Judge::read_class(const Member& member) {
     out.state_max = number<std::uint64_t>(values, "state_max");
     out.concurrency = number<std::uint32_t>(values, "concurrency");
     out.persistence = at(values, "persistence").text;
+    out.mailbox = at(values, "mailbox").text;
 
     const Value& cpu = at(values, "cpu_limit");
     const Value& wall = at(values, "wall_limit");

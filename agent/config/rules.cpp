@@ -43,6 +43,10 @@ constexpr Rule kLimits[] = {
     {"checkpoint_entries", Type::Count, "256", 1, 4096},
     {"checkpoint_bytes", Type::Size, "1MiB", 64 * kKiB, 64 * kMiB},
     {"units_max", Type::Count, "100000", 1, 10'000'000},
+    // All of the journal is in memory too.
+    {"journal_events", Type::Count, "65536", 1, 1'000'000},
+    {"journal_bytes", Type::Size, "64MiB", 64 * kKiB, 4 * kGiB},
+    {"journal_events_per_actor", Type::Count, "1024", 1, 1'000'000},
     {"hold_idle", Type::Duration, "1h", kSecond, 30 * kDay},
     {"ready_timeout", Type::Duration, "10s", 100, 10 * kMinute},
     {"shed_deadline", Type::Duration, "30s", 100, kHour},
@@ -75,6 +79,7 @@ constexpr Rule kClass[] = {
     // A guest runs one event at a time.
     {"concurrency", Type::Count, "1", 1, 1},
     {"persistence", Type::Word, "durable", 0, 0, "durable"},
+    {"mailbox", Type::Word, "durable", 0, 0, "durable|buffered|volatile"},
 };
 
 constexpr FixedTable kFixed[] = {{"node", kNode},

@@ -166,6 +166,11 @@ enum class ReplyReason : std::uint8_t {
     ActorLimit,
     Internal
 };
+// Why something is not accepted; `text` is one sentence for whoever asked.
+struct Refusal {
+    ReplyReason reason = ReplyReason::Busy;
+    std::string text;
+};
 struct ReplyOut {
     Handle to;
     std::uint64_t req_id = 0;
@@ -196,6 +201,40 @@ struct CloseSocket {
     std::uint16_t code = 0;
     std::string reason;
 };
+
+// --- the journal (journal.hpp), which the daemon keeps on disk; it does these in order --------------------------------------
+// A request that was accepted for later.
+struct JournalItem {
+    std::uint64_t n = 0;
+    std::string class_name;
+    std::string name;
+    std::int64_t accepted_ms = 0;  // Unix
+    Bytes event;                   // http, as guest ABI v1 lays it out
+};
+struct JournalAppend {
+    OpId op = 0;
+    JournalItem item;
+};
+struct JournalRemove {
+    OpId op = 0;
+    std::vector<std::uint64_t> numbers;
+};
+// A message that was given up.
+struct DeadLetter {
+    std::string source;  // the sending unit, or the journal's stream
+    std::uint64_t n = 0;
+    std::string target;  // class/name
+    std::string method;  // empty for http
+    Bytes payload;       // of http the whole event
+    std::string why;
+    std::int64_t at_ms = 0;  // Unix
+};
+// Kept as far as there is room; nobody waits for it.
+struct JournalBury {
+    DeadLetter letter;
+};
+
+// --- operators -----------------------------------------------------------------------------------------------------------
 struct CommandDone {
     std::uint64_t command = 0;
     bool ok = false;
@@ -239,6 +278,9 @@ using Action = std::variant<ReplyOut,
                             SocketTaken,
                             SocketSend,
                             CloseSocket,
+                            JournalAppend,
+                            JournalRemove,
+                            JournalBury,
                             CommandDone,
                             CommandProgress,
                             RememberBadBuilds,

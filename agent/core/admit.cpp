@@ -3,6 +3,7 @@
 
 #include "abi/base/check.hpp"
 #include "abi/base/limits.hpp"
+#include "agent/core/guest_events.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/units.hpp"
 
@@ -50,13 +51,18 @@ Units::Units(Env& env, StoreClient& store, Supervision& supervision)
     : env_(env),
       store_(store),
       supervision_(supervision),
-      alarms_(env, store, [this](const Hint& hint) { return visit(hint); }) {}
+      alarms_(env, store, [this](const Hint& hint) { return visit(hint); }),
+      journal_(env,
+               {[this](const JournalItem& item, bool last) { return offer_journalled(item, last); },
+                [this](ReplyOut reply) { emit_reply(std::move(reply)); },
+                [this](const JournalItem& item) { journal_settled(item); }}) {}
 
 void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
     incarnation_ = incarnation;
     reaped_ = reaped;
     sockets_.begin(incarnation);
     alarms_.open();
+    journal_.open();
     std::vector<UnitId> waiting;
     for (const auto& [id, unit] : units_) waiting.push_back(id);
     std::sort(waiting.begin(), waiting.end());  // the map's order is nobody's business
@@ -73,6 +79,13 @@ Unit* Units::unit_of(UnitId id) {
 Unit* Units::unit_named(const std::string& key) {
     const auto it = by_key_.find(key);
     return it == by_key_.end() ? nullptr : unit_of(it->second);
+}
+
+const Unit* Units::find(const std::string& full) const {
+    const auto [class_name, name] = split_target(full);
+    const auto key = actor_unit(env_.config.tenant, class_name, name);
+    const auto it = key ? by_key_.find(*key) : by_key_.end();
+    return it == by_key_.end() ? nullptr : units_.at(it->second).get();
 }
 
 // A gateway that names no deadline, or one beyond any configuration, must not keep a place for ever.
@@ -94,7 +107,16 @@ void Units::refuse(Handle gateway, std::uint64_t req_id, Refusal refusal) {
     emit_reply(std::move(reply));
 }
 
+const ClassSpec* Units::class_named(const std::string& name) const {
+    for (const ClassSpec& known : env_.config.classes)
+        if (known.name == name) return &known;
+    return nullptr;
+}
+
 void Units::request(const RequestIn& request) {
+    if (const ClassSpec* spec = request.later ? class_named(request.class_name) : nullptr;
+        spec != nullptr && spec->mailbox != Mailbox::Volatile)
+        return accept_later(request, *spec);
     Mail mail;
     mail.waiting.origin = FromRequest{request.from, request.req_id};
     mail.event = request.event;
@@ -107,13 +129,10 @@ void Units::request(const RequestIn& request) {
 std::optional<Units::Refusal> Units::admit(const std::string& class_name,
                                            const std::string& name,
                                            Mail mail) {
-    const auto spec = std::find_if(
-        env_.config.classes.begin(), env_.config.classes.end(), [&](const ClassSpec& known) {
-            return known.name == class_name;
-        });
+    const ClassSpec* spec = class_named(class_name);
     if (closing_ && !std::holds_alternative<FromCall>(mail.waiting.origin))
         return Refusal{ReplyReason::Unavailable, "the node stops"};
-    if (spec == env_.config.classes.end())
+    if (spec == nullptr)
         return Refusal{ReplyReason::UnknownClass,
                        "no class named '" + class_name + "' is deployed here"};
     const auto key = actor_unit(env_.config.tenant, class_name, name);
@@ -121,7 +140,7 @@ std::optional<Units::Refusal> Units::admit(const std::string& class_name,
     Unit* unit = unit_named(*key);
     if (unit == nullptr) {
         if (auto refusal = no_room_for(mail)) return refusal;
-        unit = make_unit(static_cast<std::size_t>(spec - env_.config.classes.begin()), *key, name);
+        unit = make_unit(static_cast<std::size_t>(spec - env_.config.classes.data()), *key, name);
         if (unit == nullptr)
             return Refusal{ReplyReason::Busy,
                            "the node knows as many units as limits.units_max allows"};
@@ -248,6 +267,7 @@ void Units::tick() {
         deadline_passed(entry);
     }
     alarms_.tick();
+    journal_.tick();
     retry_offers();
     // hold_idle: give a hold back after an hour without an event.
     while (!idle_.empty()) {
@@ -260,7 +280,7 @@ void Units::tick() {
 
 Time Units::next_deadline() const {
     Time soonest = deadlines_.empty() ? kNever : deadlines_.front().at;
-    soonest = std::min(soonest, alarms_.next_deadline());
+    soonest = std::min({soonest, alarms_.next_deadline(), journal_.next_deadline()});
     if (!offers_later_.empty()) soonest = std::min(soonest, offers_later_.begin()->first);
     if (!idle_.empty())
         soonest =

@@ -17,6 +17,7 @@ constexpr std::uint16_t kCloseAgain = 1013;
 }  // namespace
 
 EventKind kind_of(const Origin& origin) {
+    if (const auto* message = std::get_if<FromMessage>(&origin)) return message->kind;
     constexpr std::array kKinds{EventKind::Http,
                                 EventKind::WsOpen,
                                 EventKind::WsMessage,
@@ -24,7 +25,8 @@ EventKind kind_of(const Origin& origin) {
                                 EventKind::Call,
                                 EventKind::Call,
                                 EventKind::Alarm,
-                                EventKind::Restored};
+                                EventKind::Restored,
+                                EventKind::Http};
     static_assert(kKinds.size() == std::variant_size_v<Origin>);
     return kKinds.at(origin.index());
 }
@@ -66,6 +68,12 @@ void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
         message_ended(unit, *sent, reply);
     } else if (const auto* alarm = std::get_if<FromAlarm>(&waiting.origin)) {
         visit_ended(unit, *alarm, reply);
+    } else if (std::holds_alternative<FromBuffered>(waiting.origin) &&
+               reply.reason != ReplyReason::Ok) {
+        ++env_.stats.buffered_lost;
+        env_.note(NoteLevel::Warn,
+                  "units",
+                  unit.key + ": a request that was accepted in memory is lost: " + reply.text);
     }
 }
 

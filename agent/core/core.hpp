@@ -50,6 +50,9 @@ private:
     void handle(SocketOpenedIn& event) { units_.socket_opened(event); }
     void handle(SocketMessageIn& event) { units_.socket_message(event); }
     void handle(SocketClosedIn& event) { units_.socket_closed(event); }
+    void handle(JournalLoaded& event) { units_.journal_loaded(event); }
+    void handle(JournalAppended& event) { units_.journal_appended(event); }
+    void handle(JournalRemoved& event) { units_.journal_removed(event); }
     void handle(ClockIs& event) { env_.wall_offset = event.offset; }
     void handle(DeliveredIn& event) { units_.delivered(event); }
     void handle(StoreAnswer& event);

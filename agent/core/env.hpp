@@ -37,7 +37,10 @@ struct Stats {
     std::uint64_t alarms_refused = 0;  // visits for which there was no room
     std::uint64_t messages_sent = 0;   // one-way messages stored with their sender
     std::uint64_t messages_applied = 0;  // and stored as applied by their receiver
-    std::uint64_t messages_dead = 0;     // given up
+    std::uint64_t messages_dead = 0;     // given up, journalled requests included
+    std::uint64_t journalled = 0;        // requests accepted for later
+    std::uint64_t journal_applied = 0;   // and applied, or given up
+    std::uint64_t buffered_lost = 0;     // accepted for later in memory, and not applied
     std::uint64_t stale_messages =
         0;  // answers of retired activations, dead generations, settled requests
 };

@@ -8,6 +8,7 @@
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/handle.hpp"
+#include "agent/core/actions.hpp"
 #include "agent/core/records.hpp"
 #include "agent/core/types.hpp"
 
@@ -59,6 +60,7 @@ struct RequestIn {
     Bytes event;
     Time deadline = 0;
     std::uint64_t trace = 0;
+    bool later = false;  // the client is content with 202 (`Prefer: respond-async`)
 };
 // A client wants a WebSocket. Answered by a Reply, 101 accepts.
 struct SocketOpenedIn {
@@ -182,6 +184,23 @@ struct DroppedIn {
     OpId op = 0;
 };
 
+// --- the journal -------------------------------------------------------------------------------------------------------
+// What it holds, in order of n; before StartNode. `next` is above every number it ever gave.
+struct JournalLoaded {
+    std::string stream;
+    std::uint64_t next = 1;
+    std::vector<JournalItem> items;
+};
+struct JournalAppended {
+    OpId op = 0;
+    Outcome outcome = Outcome::Unknown;  // Applied, Refused (it is not in it), Unknown
+    std::string reason;
+};
+struct JournalRemoved {
+    OpId op = 0;
+    bool ok = false;
+};
+
 // --- policies ----------------------------------------------------------------------------------------------------------
 struct PlacedIn {
     Handle from;
@@ -235,6 +254,9 @@ using Event = std::variant<Tick,
                            ActivatedIn,
                            CheckpointedIn,
                            DroppedIn,
+                           JournalLoaded,
+                           JournalAppended,
+                           JournalRemoved,
                            PlacedIn,
                            StepIn,
                            Greeted,

@@ -15,8 +15,36 @@ std::pair<std::string, std::string> split_target(std::string_view target) {
     return {std::string(target.substr(0, slash)), std::string(target.substr(slash + 1))};
 }
 
-MessageId message_id(std::string_view source_unit, std::uint64_t n) {
-    return {fnv1a64(source_unit), n};
+MessageId message_id(std::string_view source, std::uint64_t n) {
+    return {fnv1a64(source), n};
+}
+
+std::string message_id_text(MessageId id) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    std::string out;
+    for (const std::uint64_t word : {id.hi, id.lo}) {
+        if (!out.empty()) out.push_back('-');
+        for (int shift = 60; shift >= 0; shift -= 4) out.push_back(kDigits[(word >> shift) & 0xFU]);
+    }
+    return out;
+}
+
+std::optional<Bytes> with_header(BytesView http, std::string_view name, std::string_view value) {
+    FlatReader flat(http);
+    BytesView method;
+    BytesView url;
+    std::uint32_t headers = 0;
+    if (!flat.field(method) || !flat.field(url) || !flat.u32(headers)) return std::nullopt;
+    Bytes out;
+    out.reserve(http.size() + name.size() + value.size() + 8);
+    FlatWriter writer(out);
+    writer.field(method);
+    writer.field(url);
+    writer.u32(headers + 1);
+    writer.field(name);
+    writer.field(value);
+    writer.raw(flat.rest());
+    return out;
 }
 
 Bytes call_event(MessageId id,

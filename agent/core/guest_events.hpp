@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,16 @@ struct MessageId {
     std::uint64_t hi = 0;
     std::uint64_t lo = 0;
 };
-[[nodiscard]] MessageId message_id(std::string_view source_unit, std::uint64_t n);
+// `source` is the sending unit, or the node's journal.
+[[nodiscard]] MessageId message_id(std::string_view source, std::uint64_t n);
+// As clients and actors see it in text: two words of 16 hexadecimal digits.
+[[nodiscard]] std::string message_id_text(MessageId id);
+// By this header an actor knows a request that was accepted for later; a gateway takes it from nobody.
+inline constexpr std::string_view kMessageIdHeader = "x-holdfast-message-id";
+// The http event with one more header, or nothing when it is not laid out as one.
+[[nodiscard]] std::optional<Bytes> with_header(BytesView http,
+                                               std::string_view name,
+                                               std::string_view value);
 
 [[nodiscard]] Bytes call_event(MessageId id,
                                bool one_way,

@@ -1,4 +1,4 @@
-// How long to wait before a handler that failed is run again: alarms and one-way messages keep the same pace.
+// How long to wait before a handler that failed is run again: alarms, one-way messages and journalled requests keep the same pace.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 namespace hf::core {
 
 inline constexpr Time kHandlerPauseMost = 300 * kSecond;
+// Handlers that failed before a message is given up: 2 s doubling to 5 min is an hour and a quarter. Alarms never are.
+inline constexpr unsigned kHandlerTriesMax = 20;
 
 // After `failures` earlier ones: 2 s, doubling to kHandlerPauseMost.
 [[nodiscard]] constexpr Time handler_pause(std::uint32_t failures) {

@@ -16,8 +16,6 @@ namespace hf::core {
 
 namespace {
 constexpr Time kNoRoomAgain = 500 * kMs;
-// Handlers that failed before a message is given up: 2 s doubling to 5 min is an hour and a quarter.
-constexpr unsigned kTriesMax = 20;
 // Senders whose last message a unit remembers; beyond it a new sender has to wait.
 constexpr std::size_t kMarksMax = 4096;
 // Of one entry: what the verifier's bound of tables leaves beside changes and messages.
@@ -49,7 +47,7 @@ void Units::offer(Unit& unit, const std::string& target) {
     const std::uint64_t n = item->second.n;
     const MessageId name = message_id(unit.key, n);
     Mail mail;
-    mail.waiting.origin = FromMessage{unit.key, n, at->second.tries + 1 >= kTriesMax};
+    mail.waiting.origin = FromMessage{EventKind::Call, unit.key, n, at->second.tries + 1 >= kHandlerTriesMax};
     mail.event = call_event(name, true, full_name(unit), item->second.method, item->second.payload);
     at->second.state = Offer::State::Open;
     const auto [class_name, actor] = split_target(target);
@@ -64,11 +62,7 @@ void Units::offer(Unit& unit, const std::string& target) {
         return;
     }
     // Nobody of that name will ever take it.
-    ++env_.stats.messages_dead;
-    env_.note(NoteLevel::Error,
-              "messages",
-              sender->key + ": message " + std::to_string(n) + " to '" + target +
-                  "' is given up: " + refusal->text);
+    bury({sender->key, n, target, item->second.method, item->second.payload, refusal->text, 0});
     message_done(*sender, target, n);
 }
 
@@ -93,8 +87,20 @@ bool Units::room_for_mark(const Unit& unit, const FromMessage& message) const {
            unit.stored.applied.size() + unit.applied.size() < kMarksMax;
 }
 
+// What was promised and cannot be kept is put where a person finds it.
+void Units::bury(DeadLetter letter) {
+    ++env_.stats.messages_dead;
+    env_.note(NoteLevel::Error,
+              "messages",
+              letter.source + ": message " + std::to_string(letter.n) + " to '" + letter.target +
+                  "' is given up: " + letter.why);
+    letter.at_ms = env_.wall_ms();
+    env_.emit(JournalBury{std::move(letter)});
+}
+
 // The receiver's answer has passed its gate: what it did, and its mark, are stored.
 void Units::message_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply) {
+    if (message.source == journal_.source()) return journalled_ended(receiver, message, reply);
     Unit* sender = unit_named(message.source);
     if (sender == nullptr) return;
     const std::string target = full_name(receiver);

@@ -319,11 +319,7 @@ void Units::delivered(DeliveredIn& event) {
 void Units::give_up(Unit& unit, const Mail& mail, ReplyOut& reply) {
     const auto* message = std::get_if<FromMessage>(&mail.waiting.origin);
     if (message == nullptr || !message->last) return;
-    ++env_.stats.messages_dead;
-    env_.note(NoteLevel::Error,
-              "messages",
-              unit.key + ": message " + std::to_string(message->n) + " of " + message->source +
-                  " is given up: " + reply.text);
+    bury({message->source, message->n, full_name(unit), "", mail.event, reply.text, 0});
     LogEntry part;
     part.applied.emplace_back(message->source, message->n);
     unit.applied[message->source] = message->n;
@@ -403,6 +399,15 @@ void Units::requeue_running(Unit& unit) {
     ++mail.attempt;
     ++env_.stats.redelivered;
     const bool poison = mail.deaths >= kPoisonDeaths;
+    const bool once = env_.config.classes[unit.class_index].mailbox == Mailbox::Volatile &&
+                      std::holds_alternative<FromRequest>(mail.waiting.origin);
+    if (once && !mail.waiting.answered) {
+        // What it changed is gone; what it called is not known.
+        ReplyOut reply;
+        reply.reason = ReplyReason::Deadline;
+        reply.text = "the event was interrupted, and its class (mailbox = \"volatile\") runs none again";
+        return put_output(unit, mail, std::move(reply));
+    }
     if (poison || mail.attempt > kAttemptsMax || mail.waiting.answered) {
         if (poison) ++env_.stats.poisoned;
         ReplyOut reply;

@@ -81,9 +81,11 @@ public:
     // `before`: what the store holds already, see put().
     explicit Rig(Config config = small_config(),
                  BadBuilds bad = {},
-                 const std::function<void(Rig&)>& before = {})
+                 const std::function<void(Rig&)>& before = {},
+                 JournalLoaded journal = {"stream", 1, {}})
         : core(std::move(config), codec, std::move(bad)) {
         if (before) before(*this);
+        feed(std::move(journal));
         feed(StartNode{});
     }
     void put(const std::string& key, Bytes body) { objects_[key] = std::move(body); }
@@ -207,6 +209,10 @@ private:
             feed(DroppedIn{drop->to, drop->op});
         } else if (const auto* place = std::get_if<Place>(&action)) {
             feed(PlacedIn{place->to, place->op, false, place->candidates.front().id, ""});
+        } else if (const auto* append = std::get_if<JournalAppend>(&action)) {
+            feed(JournalAppended{append->op, Outcome::Applied, ""});
+        } else if (const auto* remove = std::get_if<JournalRemove>(&action)) {
+            feed(JournalRemoved{remove->op, true});
         } else if (const auto* step = std::get_if<NextStep>(&action)) {
             feed(StepIn{step->to, step->op, {0}, 0, false, ""});
         }

@@ -57,10 +57,18 @@ struct SlotSpec {
     Build build;
 };
 
+// What a class's actors may rely on when an event was accepted.
+enum class Mailbox : std::uint8_t {
+    Durable,   // a request accepted for later is in the journal first; others are run again after a runtime's death
+    Buffered,  // a request accepted for later is in memory only
+    Volatile   // nothing is accepted for later, nothing is run again
+};
+
 struct ClassSpec {
     std::string name;
     std::int64_t wall_limit = 5 * kSecond;
     std::uint32_t state_bytes_max = 48 * 1024;
+    Mailbox mailbox = Mailbox::Durable;
 };
 
 // Every bound of the core, with its default. The configuration room fills it from agent.toml.
@@ -72,6 +80,10 @@ struct Limits {
     std::size_t units_max = 100'000;     // units known at once; idle ones are forgotten beyond
     std::size_t sockets_max = 20'000;    // WebSockets of all gateways
     std::size_t outbox_messages = 1024;  // of one unit, sent and not applied yet
+    // Requests accepted for later and not applied yet; all of them are in memory too.
+    std::size_t journal_events = 65'536;
+    std::size_t journal_bytes = 64U << 20U;
+    std::size_t journal_events_per_actor = 1024;
     std::size_t run_ahead_events = 32;   // protocol: executed but not yet stored
     std::size_t run_ahead_bytes = 1U << 20U;
     std::size_t checkpoint_entries = 256;  // entries after which a base is taken

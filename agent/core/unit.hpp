@@ -55,7 +55,8 @@ struct FromCall {
     std::uint32_t n = 0;
 };
 struct FromMessage {
-    std::string source;  // the sending unit
+    EventKind kind = EventKind::Call;  // Http: a request out of the journal
+    std::string source;                // the sending unit, or the journal's stream
     std::uint64_t n = 0;
     bool last = false;  // the last try: a handler that fails again has had its chance
 };
@@ -65,6 +66,8 @@ struct FromAlarm {
 };
 // From nobody: the unit has a new owner, or its old one started again.
 struct FromRestart {};
+// A request whose client has heard 202 already.
+struct FromBuffered {};
 using Origin = std::variant<FromRequest,
                             FromSocketOpened,
                             FromSocketMessage,
@@ -72,7 +75,8 @@ using Origin = std::variant<FromRequest,
                             FromCall,
                             FromMessage,
                             FromAlarm,
-                            FromRestart>;
+                            FromRestart,
+                            FromBuffered>;
 [[nodiscard]] EventKind kind_of(const Origin& origin);
 
 // Who waits for an event's answer. Answered exactly once, or not at all when its gateway died.

@@ -8,9 +8,10 @@
 //  - a runtime's death leaves the hold alone: settle, list, activate anew, run the open event again.
 //   - a call leaves once what came before its event is stored; its event is parked, and its unit runs nothing else;
 //  - a message to another unit leaves once it is stored with its sender, and is applied once by its number;
+//  - a request for later is in the journal before its client hears so, and is applied once by its number;
 //  - an alarm fires through the index; only the unit's own log says whether it still stands.
-// One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, commit.cpp, calls.cpp, messages.cpp, wakes.cpp,
-// socket_events.cpp.
+// One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, commit.cpp, calls.cpp, messages.cpp, later.cpp,
+// wakes.cpp, socket_events.cpp.
 #pragma once
 
 #include <deque>
@@ -25,6 +26,7 @@
 #include "agent/core/alarms.hpp"
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
+#include "agent/core/journal.hpp"
 #include "agent/core/placer.hpp"
 #include "agent/core/sockets.hpp"
 #include "agent/core/store_client.hpp"
@@ -44,11 +46,17 @@ public:
     void close() {
         closing_ = true;
         alarms_.close();
+        journal_.close();
     }
     // Nothing accepted is unanswered and nothing executed is unstored.
-    [[nodiscard]] bool quiet() const { return accepted_ == 0 && unsettled_ == 0; }
+    [[nodiscard]] bool quiet() const {
+        return accepted_ == 0 && unsettled_ == 0 && journal_.quiet();
+    }
 
     void request(const RequestIn& request);
+    void journal_loaded(JournalLoaded& event) { journal_.loaded(std::move(event)); }
+    void journal_appended(const JournalAppended& event) { journal_.appended(event); }
+    void journal_removed(const JournalRemoved& event) { journal_.removed(event); }
     void socket_opened(const SocketOpenedIn& event);
     void socket_message(SocketMessageIn& event);
     void socket_closed(const SocketClosedIn& event);
@@ -71,10 +79,13 @@ public:
     [[nodiscard]] std::size_t size() const { return units_.size(); }
     [[nodiscard]] std::size_t accepted_open() const { return accepted_; }
     [[nodiscard]] const Alarms& alarms() const { return alarms_; }
+    [[nodiscard]] const Journal& journal() const { return journal_; }
     [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }
     [[nodiscard]] const std::unordered_map<UnitId, std::unique_ptr<Unit>>& all() const {
         return units_;
     }
+    // By class/name; nullptr: not known here.
+    [[nodiscard]] const Unit* find(const std::string& full) const;
     [[nodiscard]] std::uint32_t resident_on(Handle runtime) const;
     [[nodiscard]] const std::string& class_name(const Unit& unit) const {
         return env_.config.classes[unit.class_index].name;
@@ -106,10 +117,7 @@ private:
     };
 
     // admit.cpp
-    struct Refusal {
-        ReplyReason reason = ReplyReason::Busy;
-        std::string text;
-    };
+    [[nodiscard]] const ClassSpec* class_named(const std::string& name) const;
     void refuse(Handle gateway, std::uint64_t req_id, Refusal refusal);
     [[nodiscard]] Time latest(Time deadline) const;
     [[nodiscard]] std::optional<Refusal> no_room_for(const Mail& mail) const;
@@ -152,6 +160,13 @@ private:
     [[nodiscard]] bool applied_already(const Unit& unit, const FromMessage& message) const;
     [[nodiscard]] bool room_for_mark(const Unit& unit, const FromMessage& message) const;
     void retry_offers();
+    void bury(DeadLetter letter);
+
+    // later.cpp
+    void accept_later(const RequestIn& request, const ClassSpec& spec);
+    [[nodiscard]] Journal::Offered offer_journalled(const JournalItem& item, bool last);
+    void journalled_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply);
+    void journal_settled(const JournalItem& item);
 
     // wakes.cpp
     [[nodiscard]] Alarms::Visit visit(const Hint& hint);
@@ -231,6 +246,7 @@ private:
     Supervision& supervision_;
     Placer* placer_ = nullptr;
     Alarms alarms_;
+    Journal journal_;
     Sockets sockets_;
     std::multimap<Time, std::pair<UnitId, std::string>> offers_later_;  // (sender, target)
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;

@@ -26,6 +26,7 @@ void Daemon::build_next_module() {
     if (modules_.size() == to_build_.size()) {
         builder_.reset();
         tell_clock();
+        step(journal_->take_content());
         step(core::StartNode{});
         return;
     }

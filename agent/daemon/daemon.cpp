@@ -120,6 +120,11 @@ Result<void> Daemon::prepare() {
     core_ = std::make_unique<core::Core>(
         std::move(core_settings), records::codec(), load_bad_builds(paths_));
     forget_unused_builds();
+    HF_ASSIGN(journal_,
+              store::Journal::open(&loop_,
+                                   paths_.journal(),
+                                   config_.limits.journal_bytes,
+                                   [this](core::Event answer) { step(std::move(answer)); }));
 
     process::Spawner::Options spawn_options;
     spawn_options.jail_binary = paths_.jail();
@@ -151,6 +156,7 @@ Daemon::~Daemon() {
     links_.clear();
     dead_.clear();
     builder_.reset();
+    journal_.reset();
     control_.reset();
     spawner_.reset();
     signals_.clear();
@@ -290,6 +296,9 @@ void Daemon::act(core::Action& action) {
                 const bool unread = usage.to_plugin_bytes + usage.queued_bytes != 0;
                 step(core::ProgressIs{a.to, link->channel->progress(), unread});
             },
+            [this](core::JournalAppend& a) { journal_->write(std::move(a)); },
+            [this](core::JournalRemove& a) { journal_->write(std::move(a)); },
+            [this](core::JournalBury& a) { journal_->write(std::move(a)); },
             [this](const core::CommandDone& a) { command_done(a); },
             [this](const core::CommandProgress& a) {
                 if (const auto it = commands_.find(a.command); it != commands_.end())

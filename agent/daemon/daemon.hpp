@@ -26,6 +26,7 @@
 #include "agent/process/leftovers.hpp"
 #include "agent/process/spawner.hpp"
 #include "agent/records/records.hpp"
+#include "agent/store/journal.hpp"
 
 namespace hf::daemon {
 
@@ -95,6 +96,11 @@ private:
     [[nodiscard]] nlohmann::json plugins_json() const;
     [[nodiscard]] nlohmann::json actors_json(const nlohmann::json& request) const;
 
+    // actor_pages.cpp
+    void show_actor(const nlohmann::json& request, const control::Responder& responder) const;
+    void show_letters(const control::Responder& responder) const;
+    [[nodiscard]] nlohmann::json journal_json() const;
+
     // pages.cpp
     void answer_query(Link& link, const port::Received& record);
     [[nodiscard]] std::string metrics_page();
@@ -112,6 +118,7 @@ private:
     process::InstanceFile running_;
     uv_loop_t loop_{};
     std::unique_ptr<core::Core> core_;
+    std::unique_ptr<store::Journal> journal_;
     port::SegmentPool pool_;
     std::unique_ptr<process::Spawner> spawner_;
     std::unique_ptr<control::Server> control_;

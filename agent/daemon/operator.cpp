@@ -107,6 +107,10 @@ void Daemon::register_operations() {
                         "' is not deployed on this node; there is " +
                         (known.empty() ? "none" : known)));
     });
+    control_->on("actor", [this](const json& request, const control::Responder& r) {
+        show_actor(request, r);
+    });
+    control_->on("letters", [this](const json&, const control::Responder& r) { show_letters(r); });
     control_->on("config-show", [this](const json&, const control::Responder& r) {
         r.done(json::parse(config::show_json(config_)));
     });
@@ -258,6 +262,7 @@ json Daemon::status_json() const {
             {"answered", stats.answered},
             {"open_events", core_->units().accepted_open()},
             {"units", core_->units().size()},
+            {"journal", journal_json()},
             {"stats",
              {{"refused_busy", stats.refused_busy},
               {"deadline", stats.deadline},
@@ -283,6 +288,9 @@ json Daemon::status_json() const {
               {"messages_sent", stats.messages_sent},
               {"messages_applied", stats.messages_applied},
               {"messages_dead", stats.messages_dead},
+              {"journalled", stats.journalled},
+              {"journal_applied", stats.journal_applied},
+              {"buffered_lost", stats.buffered_lost},
               {"stale_messages", stats.stale_messages}}},
             {"links", links}};
 }

@@ -77,6 +77,13 @@ constexpr Total kTotals[] = {
      &Stats::place_invalid,
      "Answers of policies that were no candidate."},
     {"holdfast_plugin_restarts_total", &Stats::restarts, "Instances started again."},
+    {"holdfast_journal_accepted_total",
+     &Stats::journalled,
+     "Requests accepted for later, in the journal when their client heard so."},
+    {"holdfast_journal_applied_total", &Stats::journal_applied, "Of them applied, or given up."},
+    {"holdfast_buffered_lost_total",
+     &Stats::buffered_lost,
+     "Requests accepted in memory that were not applied."},
     {"holdfast_stale_messages_total",
      &Stats::stale_messages,
      "Late messages of what is gone or settled, passed over."},
@@ -90,6 +97,8 @@ constexpr Described kOthers[] = {
     {"holdfast_log_lines_folded_total", "Log lines counted into the identical one before them."},
     {"holdfast_log_lines_capped_total", "Lines of plugins beyond their rate, left out."},
     {"holdfast_units", "Actors this node knows."},
+    {"holdfast_journal_waiting", "Requests accepted for later and not applied yet."},
+    {"holdfast_journal_bytes", "And their bytes."},
     {"holdfast_events_open", "Events accepted and not yet answered."},
     {"holdfast_ready", "1 while the node serves, as /readyz says."},
     {"holdfast_uptime_seconds", "Since holdfastd was started."},
@@ -144,6 +153,10 @@ std::string Daemon::metrics_page() {
     registry_.gauge("holdfast_units").set(static_cast<std::int64_t>(core_->units().size()));
     registry_.gauge("holdfast_events_open")
         .set(static_cast<std::int64_t>(core_->units().accepted_open()));
+    registry_.gauge("holdfast_journal_waiting")
+        .set(static_cast<std::int64_t>(core_->units().journal().size()));
+    registry_.gauge("holdfast_journal_bytes")
+        .set(static_cast<std::int64_t>(core_->units().journal().bytes()));
     registry_.gauge("holdfast_ready").set(core_->ready() ? 1 : 0);
     registry_.gauge("holdfast_uptime_seconds").set((monotonic_ns() - started_) / core::kSecond);
     const auto& supervision = core_->supervision();

@@ -181,6 +181,9 @@ Result<core::Config> core_config(const config::Config& config,
     limits.accepted_events = config.limits.accepted_events;
     limits.accepted_bytes = config.limits.accepted_bytes;
     limits.units_max = config.limits.units_max;
+    limits.journal_events = config.limits.journal_events;
+    limits.journal_bytes = config.limits.journal_bytes;
+    limits.journal_events_per_actor = config.limits.journal_events_per_actor;
     limits.run_ahead_events = config.limits.run_ahead_events;
     limits.run_ahead_bytes = config.limits.run_ahead_bytes;
     limits.checkpoint_entries = config.limits.checkpoint_entries;
@@ -216,6 +219,8 @@ Result<core::Config> core_config(const config::Config& config,
         spec.name = name;
         spec.wall_limit = ns(wasm.wall_limit);
         spec.state_bytes_max = static_cast<std::uint32_t>(wasm.state_max);
+        if (wasm.mailbox == "buffered") spec.mailbox = core::Mailbox::Buffered;
+        if (wasm.mailbox == "volatile") spec.mailbox = core::Mailbox::Volatile;
         out.classes.push_back(std::move(spec));
     }
     return out;

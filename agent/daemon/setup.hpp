@@ -29,6 +29,7 @@ struct Paths {
     }
     [[nodiscard]] std::filesystem::path modules() const { return data / "modules"; }
     [[nodiscard]] std::filesystem::path builds() const { return data / "builds"; }
+    [[nodiscard]] std::filesystem::path journal() const { return data / "journal"; }
     [[nodiscard]] std::filesystem::path dumps() const { return data / "dumps"; }
 };
 

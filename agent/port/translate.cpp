@@ -428,6 +428,7 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
             event.event = bytes(table.event());
             event.deadline = record.deadline_ns;
             event.trace = record.trace_id;
+            event.later = table.durable();
             return event;
         }
         case abi::Body::Got:

@@ -32,8 +32,10 @@ void World::schedule_clients() {
             if (op == Op::Add && scenario.actor_percent != 0 &&
                 dice.percent(scenario.actor_percent))
                 op = dice.pick(std::vector{Op::Tell, Op::Wake, Op::Ask});
+            const bool later = op == Op::Add && scenario.later_percent != 0 &&
+                               dice.percent(scenario.later_percent);
             const Time deadline = dice.between(scenario.deadline_min, scenario.deadline_max);
-            send_request("unit " + std::to_string(unit), op, deadline, false);
+            send_request("unit " + std::to_string(unit), op, deadline, false, later);
         });
     }
 }
@@ -47,7 +49,8 @@ Gateway* World::ready_gateway() {
     return ready.empty() ? nullptr : dice.pick(ready);
 }
 
-void World::send_request(const std::string& name, Op op, Time deadline, bool final_read) {
+void World::send_request(
+    const std::string& name, Op op, Time deadline, bool final_read, bool later) {
     Gateway* gateway = ready_gateway();
     if (gateway == nullptr) {
         if (final_read) broken("no gateway serves when all trouble is over");
@@ -61,6 +64,7 @@ void World::send_request(const std::string& name, Op op, Time deadline, bool fin
     asked.sent = now_;
     asked.deadline = now_ + deadline;
     asked.final_read = final_read;
+    asked.later = later;
     EventPayload event;
     event.op = op;
     if (scenario.pad_bytes_max != 0)
@@ -82,7 +86,8 @@ void World::send_request(const std::string& name, Op op, Time deadline, bool fin
     request.req_id = asked.req_id;
     request.class_name = "counter";
     request.name = name;
-    request.event = pack(event);
+    request.event = later ? pack_http(event) : pack(event);
+    request.later = later;
     request.deadline = asked.deadline;
     feed(std::move(request));
 }
@@ -156,6 +161,8 @@ void World::check_core() {
     const core::Units& units = core_->units();
     if (units.accepted_open() != 0) broken("events are counted as open when all are answered");
     if (!units.quiet()) broken("a unit is counted as unsettled when all is stored");
+    if (units.journal().size() != 0) broken("the journal is not empty when all is applied");
+    if (!journal_.empty()) broken("what was applied stays in the journal");
     if (core_->store().open() != 0) broken("requests to the store are open when all is quiet");
     std::map<Handle, std::uint32_t> resident;
     for (const auto& [id, unit] : units.all()) {

@@ -130,8 +130,11 @@ EventPayload Runtime::event_of(const Memory& memory, const core::Deliver& ask) c
         good = good && flat.field(skipped) && flat.field(skipped) && flat.field(bytes);
         if (!good) broken(memory.unit + " gets a call that is not laid out as one");
     }
-    const auto event = unpack_event(bytes);
+    bool later = false;
+    const auto event = unpack_http(bytes, later);
     if (!event) broken(memory.unit + " gets an event that nobody sent");
+    if (ask.kind == core::EventKind::Http && later != world_.history.request(event->id).later)
+        broken(memory.unit + " is not told, or told wrongly, that a request was accepted for later");
     if (ask.kind == core::EventKind::Call && flags == 0) world_.history.call_arrived(event->id);
     return *event;
 }

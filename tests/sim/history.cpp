@@ -50,6 +50,12 @@ void History::answered(std::uint64_t life, const core::ReplyOut& reply, core::Ti
     if (reply.reason == ReplyReason::Deadline && now < request.deadline)
         broken(name + " hears 504 before its deadline");
     if (reply.reason != ReplyReason::Ok) return;
+    if (request.later) {
+        if (reply.status != 202) broken(name + " is content with 202 and hears something else");
+        if (!journalled_.contains(request.id))
+            broken(name + " hears 202 before it is in the journal");
+        return;
+    }
     const auto payload = unpack_reply(reply.body);
     if (!payload) broken(name + " is answered OK with something the actor did not say");
     request.reply = *payload;
@@ -102,6 +108,11 @@ void History::delivering(std::uint64_t id,
                          unsigned attempt) {
     const Asked& request = asked_.at(id - 1);
     const std::string name = "#" + std::to_string(id);
+    // One out of the journal is a new event with each offer; its actor's mark keeps it from being applied twice.
+    if (request.later) {
+        if (!journalled_.contains(id)) broken(name + " is delivered before it is in the journal");
+        return;
+    }
     if (request.answered) broken(name + " is delivered after its answer");
     auto [it, first] = deliveries_.try_emplace(id, Delivery{incarnation, counter, attempt});
     if (first) {
@@ -161,6 +172,43 @@ void History::call_read(std::uint64_t k, BytesView reply) const {
                " by a call, which is not stored");
 }
 
+void History::journalled(std::uint64_t id, std::uint64_t n) {
+    for (const auto& [other, number] : journalled_)
+        if (number == n) broken("#" + std::to_string(id) + " is journalled under the number of #" +
+                                std::to_string(other));
+    journalled_.emplace(id, n);
+}
+
+void History::unjournalled(std::uint64_t id) const {
+    const auto stored = stored_.find(request(id).unit);
+    const bool applied = stored != stored_.end() && stored->second.contains(id);
+    if (!applied && !buried_.contains(id))
+        broken("#" + std::to_string(id) + " leaves the journal before it is applied");
+}
+
+// Each in its actor's state, in the order in which the journal took them; exactly once is checked with all others.
+void History::check_later(const std::map<std::string, UnitState>& states) const {
+    for (const auto& [id, n] : journalled_) {
+        const auto state = states.find(request(id).unit);
+        const bool there = state != states.end() &&
+                           std::find(state->second.ids.begin(), state->second.ids.end(), id) !=
+                               state->second.ids.end();
+        if (!there && !buried_.contains(id))
+            broken("#" + std::to_string(id) + " was journalled and never applied");
+    }
+    for (const auto& [unit, state] : states) {
+        std::uint64_t last = 0;
+        for (const std::uint64_t id : state.ids) {
+            const auto found = journalled_.find(id);
+            if (found == journalled_.end()) continue;
+            if (found->second < last)
+                broken("#" + std::to_string(id) + " on " + unit +
+                       " is applied after one that was journalled later");
+            last = found->second;
+        }
+    }
+}
+
 void History::check_consequences(const std::map<std::string, UnitState>& states,
                                  bool settled) const {
     const auto has = [&](const std::string& unit, std::uint64_t id) {
@@ -169,6 +217,7 @@ void History::check_consequences(const std::map<std::string, UnitState>& states,
                std::find(found->second.ids.begin(), found->second.ids.end(), id) !=
                    found->second.ids.end();
     };
+    if (settled) check_later(states);
     for (const auto& [unit, state] : states) {
         if (!settled) break;
         std::uint64_t last_alarm = 0;

@@ -35,6 +35,7 @@ struct Asked {
     bool answered = false;
     bool orphaned = false;  // its gateway or the whole node died first
     bool final_read = false;
+    bool later = false;  // the client is content with 202
     core::ReplyReason reason = core::ReplyReason::Internal;
     ReplyPayload reply;
     core::Time answered_at = 0;
@@ -62,6 +63,11 @@ public:
     // A log entry with this add was written to the bucket.
     void stored(const std::string& unit, std::uint64_t id) { stored_[unit].insert(id); }
 
+    // The journal: request `id` is in it, under number n; it leaves it; it was given up.
+    void journalled(std::uint64_t id, std::uint64_t n);
+    void unjournalled(std::uint64_t id) const;
+    void buried(std::uint64_t id) { buried_.insert(id); }
+
     // The core delivers request `id`: not after its answer, and the same event id each time.
     void delivering(std::uint64_t id,
                     std::uint64_t incarnation,
@@ -85,6 +91,7 @@ private:
         unsigned attempt = 0;
     };
     void check_ok(const Asked& request);
+    void check_later(const std::map<std::string, UnitState>& states) const;
     [[nodiscard]] bool belongs(const std::string& unit, std::uint64_t id) const;
 
     std::vector<Asked> asked_;  // by id - 1
@@ -94,6 +101,8 @@ private:
     std::map<std::string, std::uint64_t> last_add_;  // value of the last add answered OK
     std::map<std::uint64_t, Delivery> deliveries_;
     std::map<std::uint64_t, std::vector<std::uint64_t>> asked_calls_;
+    std::map<std::uint64_t, std::uint64_t> journalled_;  // number, by request
+    std::set<std::uint64_t> buried_;
     std::map<std::uint64_t, std::int64_t> alarms_;  // due, by the request that set it
     std::size_t open_ = 0;
 };

@@ -49,6 +49,8 @@ void World::start_life() {
     watch.new_life();
     if (tracing_) trace("the node starts, life " + std::to_string(life_));
     core_ = std::make_unique<core::Core>(node_config(), records::codec(), bad_builds_);
+    journal_free_ = now_;
+    feed(journal_content());
     feed(core::StartNode{});
 }
 

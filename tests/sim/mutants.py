@@ -150,6 +150,33 @@ MUTANTS = {
         "a sender forgets a message that its receiver refused",
         [("messages.cpp", "    if (reply.reason == ReplyReason::Ok) {\n        ++env_.stats.messages_applied;",
           "    {\n        ++env_.stats.messages_applied;")]),
+    "accepted-before-journalled": (
+        "a client hears 202 and a crash forgets its request",
+        [("journal.cpp", "    env_.emit(JournalAppend{op, item});",
+          "    env_.emit(JournalAppend{op, item});\n"
+          "    answer(Append{waiter, item, false}, ReplyReason::Ok, \"\");"),
+         ("journal.cpp", "        if (!append.answered) answer(append, ReplyReason::Ok, \"\");", "")]),
+    "journal-forgets-refused": (
+        "a request leaves the journal though its actor did not apply it",
+        [("journal.cpp", "    if (end != End::Applied) {", "    if (end == End::Failed) {")]),
+    "journal-not-read": (
+        "what was accepted before a crash is not offered after it",
+        [("journal.cpp", "    for (JournalItem& item : event.items) {", "    for (JournalItem& item : event.items) {\n        break;")]),
+    "journal-without-marks": (
+        "a request that was applied before a crash is applied again after it",
+        [("messages.cpp", "    for (const auto* marks : {&unit.applied, &unit.stored.applied}) {",
+          "    if (message.kind == EventKind::Http) return false;\n"
+          "    for (const auto* marks : {&unit.applied, &unit.stored.applied}) {")]),
+    "journal-overtakes": (
+        "a later request of an actor is offered before an earlier one is applied",
+        [("journal.cpp", "    if (target.busy || target.items.empty()) return;\n    target.busy = true;",
+          "    if (target.items.empty()) return;\n    if (target.busy && target.items.size() > 1)\n"
+          "        std::swap(target.items.front(), target.items.back());\n"
+          "    if (target.busy) return;\n    target.busy = true;")]),
+    "mark-dropped-early": (
+        "a crash before the removal is on disk offers what was applied, and nobody remembers",
+        [("journal.cpp", "    item.event.clear();\n    done_.push_back",
+          "    if (target.items.empty()) hooks_.settled(item);\n    item.event.clear();\n    done_.push_back")]),
     "call-leaves-early": (
         "a callee sees what may still be undone",
         [("calls.cpp", " || unit.stored_ordinal < unit.parked->needs) return;", ") return;")]),

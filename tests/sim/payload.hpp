@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "abi/base/bytes.hpp"
+#include "agent/core/guest_events.hpp"
 
 namespace hf::sim {
 
@@ -70,6 +71,31 @@ inline std::optional<EventPayload> unpack_event(BytesView bytes) {
                         detail::get(bytes, 2),
                         detail::get(bytes, 3),
                         detail::get(bytes, 4)};
+}
+// As a gateway lays out a request, with the event as its body.
+inline Bytes pack_http(const EventPayload& event) {
+    Bytes out;
+    FlatWriter flat(out);
+    flat.field("POST");
+    flat.field("/");
+    flat.u32(0);
+    flat.field(pack(event));
+    return out;
+}
+// The event of a request, laid out or bare; `later`: it must be one that was accepted for later, and say so.
+inline std::optional<EventPayload> unpack_http(BytesView bytes, bool& later) {
+    later = false;
+    if (auto bare = unpack_event(bytes)) return bare;
+    FlatReader flat(bytes);
+    BytesView field;
+    std::string_view name;
+    std::uint32_t headers = 0;
+    if (!flat.field(field) || !flat.field(field) || !flat.u32(headers) || headers != 1 ||
+        !flat.field(name) || name != core::kMessageIdHeader || !flat.field(field) ||
+        !flat.field(field) || !flat.done())
+        return std::nullopt;
+    later = true;
+    return unpack_event(field);
 }
 inline Bytes pack(const ReplyPayload& reply) {
     Bytes out;

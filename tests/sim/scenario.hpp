@@ -25,6 +25,7 @@ struct Scenario {
     unsigned read_percent = 25;
     unsigned fail_percent = 5;
     unsigned actor_percent = 0;      // of the adds also send, set alarms or call
+    unsigned later_percent = 0;      // of the plain adds are content with 202
     unsigned poison_permille = 0;    // events that end every runtime that touches them
     std::int64_t pad_bytes_max = 0;  // of one event's changes
     Time deadline_min = 20 * kMs;

@@ -64,6 +64,16 @@ struct Line {
     std::string operator()(const core::SendShed& a) const { return "shed" + to(a.to); }
     std::string operator()(const core::SendStop& a) const { return "stop: " + a.reason + to(a.to); }
     std::string operator()(const core::AskProgress& a) const { return "progress?" + to(a.to); }
+    std::string operator()(const core::JournalAppend& a) const {
+        return "journal: append " + std::to_string(a.item.n) + " for " + a.item.name;
+    }
+    std::string operator()(const core::JournalRemove& a) const {
+        return "journal: remove " + std::to_string(a.numbers.size()) + " from " +
+               std::to_string(a.numbers.front());
+    }
+    std::string operator()(const core::JournalBury& a) const {
+        return "journal: bury " + a.letter.source + " " + std::to_string(a.letter.n);
+    }
     std::string operator()(const core::CommandDone& a) const {
         return "command " + number(a.command) + (a.ok ? " done: " : " failed: ") + a.text;
     }

@@ -149,7 +149,8 @@ void World::store_asked(core::StoreRequest& request) {
 
 void World::deliver_asked(const core::Deliver& deliver) {
     if (deliver.kind != core::EventKind::Http) return;
-    const auto event = unpack_event(deliver.event);
+    bool later = false;
+    const auto event = unpack_http(deliver.event, later);
     if (!event) broken("the core delivers an event that no client sent");
     history.delivering(
         event->id, deliver.event_incarnation, deliver.event_counter, deliver.attempt);
@@ -219,6 +220,9 @@ void World::carry_out(core::Action& action) {
             [&](core::AskProgress& ask) {
                 on(ask.to, [](Instance& found) { found.ask_progress(); });
             },
+            [&](core::JournalAppend& ask) { append_to_journal(ask); },
+            [&](core::JournalRemove& ask) { remove_from_journal(ask); },
+            [&](core::JournalBury& ask) { bury(ask.letter); },
             [&](core::CommandDone& done) { command_done(done); },
             [&](core::CommandProgress&) {},
             [&](core::RememberBadBuilds& bad) { bad_builds_ = std::move(bad.builds); },

@@ -89,9 +89,17 @@ private:
     void command_done(const core::CommandDone& done);
     [[nodiscard]] core::Config node_config();
 
+    // node_journal.cpp
+    [[nodiscard]] core::JournalLoaded journal_content() const;
+    void append_to_journal(const core::JournalAppend& ask);
+    void remove_from_journal(const core::JournalRemove& ask);
+    void bury(const core::DeadLetter& letter);
+    void journal_later(std::function<void()> what);
+
     // clients.cpp
     void schedule_clients();
-    void send_request(const std::string& name, Op op, Time deadline, bool final_read);
+    void send_request(
+        const std::string& name, Op op, Time deadline, bool final_read, bool later = false);
     [[nodiscard]] Gateway* ready_gateway();
     void quiesce();
     void settle();
@@ -126,6 +134,9 @@ private:
     std::uint64_t last_build_ = 0;
     std::map<std::uint64_t, Command> commands_;
     std::map<core::OpId, core::Place> places_;  // questions to policies
+    std::map<std::uint64_t, core::JournalItem> journal_;  // outlives every life
+    std::uint64_t journal_next_ = 1;
+    Time journal_free_ = 0;  // when its disk has done what was asked so far
     core::Stats totals_;
 };
 

@@ -16,7 +16,7 @@ MAY = {
     "abi/verify": ["abi/base", "abi/layout"], "abi/tools": ["abi/base"], "abi/sdk": ["abi"], "abi/capi": ["abi"],
     "agent/core": ["abi/base"], "agent/loop": ["abi/base"], "agent/log": ["abi/base"], "agent/metrics": ["abi/base"],
     "agent/base": [], "agent/config": ["abi/base"], "agent/records": ["abi/base", "agent/base", "agent/core"],
-    "agent/control": ["abi/base", "agent/base"],
+    "agent/control": ["abi/base", "agent/base"], "agent/store": ["abi/base", "agent/core", "agent/loop"],
     "agent/process": ["abi/base", "abi/layout"], "agent/port": ["abi", "agent/core"],
     "agent/daemon": ["abi", "agent"], "agent/main.cpp": ["abi", "agent"],
     "jail": ["abi/base", "abi/layout"], "cli": ["abi/base"],
@@ -30,7 +30,7 @@ CORE_BANNED = re.compile(r'#include <(sys/|unistd|fcntl|thread|mutex|chrono|ctim
 # A library is named in its own room only.
 LIBRARY_ROOMS = {
     r"<tl/expected": ["abi/base/result.hpp"], r"<boost/interprocess": ["abi/ring"], r"<boost/beast": ["plugins/gateway-http"],
-    r"<lmdb\.h>": ["plugins/storage-local"], r"<seccomp\.h>": ["jail", "abi/sdk/lockdown", "abi/layout/seccomp_filter.cpp"], r"<toml\+\+": ["agent/config"],
+    r"<lmdb\.h>": ["plugins/storage-local", "agent/store"], r"<seccomp\.h>": ["jail", "abi/sdk/lockdown", "abi/layout/seccomp_filter.cpp"], r"<toml\+\+": ["agent/config"],
     r"<spdlog": ["agent/log"], r"<prometheus": ["agent/metrics"], r"[<\"]wabt": ["plugins/runtime-wasm"],
     r"<openssl/ssl": ["plugins/gateway-http/tls.cpp"],
     r"<wslay/": ["plugins/gateway-http/frames.cpp"], r"<CLI/": ["cli", "agent/main.cpp", "plugins/runtime-wasm/build"],

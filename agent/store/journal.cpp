@@ -1,0 +1,117 @@
+#include "agent/store/journal.hpp"
+
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "abi/base/check.hpp"
+
+namespace hf::store {
+
+namespace {
+// Writes of one transaction: at 60 KiB each they stay below 16 MiB of dirty pages.
+constexpr std::size_t kGroupMax = 256;
+
+core::Event answer_to(const core::JournalAppend& append, const JournalFile::Outcome& outcome) {
+    return core::JournalAppended{append.op, outcome.outcome, outcome.reason};
+}
+core::Event answer_to(const core::JournalRemove& remove, const JournalFile::Outcome& outcome) {
+    return core::JournalRemoved{remove.op, outcome.outcome == core::Outcome::Applied};
+}
+}  // namespace
+
+Result<std::unique_ptr<Journal>> Journal::open(uv_loop_t* loop,
+                                               const std::filesystem::path& directory,
+                                               std::uint64_t bytes_max,
+                                               Answered answered) {
+    HF_ASSIGN(std::unique_ptr<JournalFile> file, JournalFile::open(directory, bytes_max));
+    HF_ASSIGN(core::JournalLoaded content, file->load());
+    UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!bell.valid()) return fail_errno(errno, "making the journal's bell");
+    std::unique_ptr<Journal> out(
+        new Journal(loop, std::move(file), std::move(bell), std::move(answered)));
+    out->content_ = std::move(content);
+    return out;
+}
+
+Journal::Journal(uv_loop_t* loop,
+                 std::unique_ptr<JournalFile> file,
+                 UniqueFd bell,
+                 Answered answered)
+    : file_(std::move(file)),
+      bell_(std::move(bell)),
+      answered_(std::move(answered)),
+      poll_(std::make_unique<loop::Poll>(loop, bell_.get(), [this] { hand_over(); })) {
+    // Signals are the loop thread's.
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { run(); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Journal::~Journal() {
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+}
+
+void Journal::write(Write write) {
+    {
+        const std::lock_guard lock(mutex_);
+        queue_.push_back(std::move(write));
+    }
+    wake_.notify_one();
+}
+
+void Journal::run() {
+    for (;;) {
+        std::vector<Write> group;
+        {
+            std::unique_lock lock(mutex_);
+            wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+            if (queue_.empty()) return;
+            const auto end =
+                queue_.begin() + static_cast<std::ptrdiff_t>(std::min(queue_.size(), kGroupMax));
+            std::move(queue_.begin(), end, std::back_inserter(group));
+            queue_.erase(queue_.begin(), end);
+        }
+        const JournalFile::Outcome outcome = file_->apply(group);
+        std::vector<core::Event> answers;
+        for (const Write& write : group) {
+            if (const auto* append = std::get_if<core::JournalAppend>(&write))
+                answers.push_back(answer_to(*append, outcome));
+            if (const auto* remove = std::get_if<core::JournalRemove>(&write))
+                answers.push_back(answer_to(*remove, outcome));
+        }
+        if (answers.empty()) continue;
+        {
+            const std::lock_guard lock(mutex_);
+            std::move(answers.begin(), answers.end(), std::back_inserter(answers_));
+        }
+        const std::uint64_t one = 1;
+        HF_CHECK(::write(bell_.get(), &one, sizeof one) == sizeof one, "an eventfd takes a ring");
+    }
+}
+
+void Journal::hand_over() {
+    std::uint64_t rings = 0;
+    if (::read(bell_.get(), &rings, sizeof rings) < 0) return;
+    std::vector<core::Event> answers;
+    {
+        const std::lock_guard lock(mutex_);
+        answers.swap(answers_);
+    }
+    for (core::Event& answer : answers) answered_(std::move(answer));
+}
+
+}  // namespace hf::store

@@ -170,18 +170,17 @@ private:
                 [this] {
                     return query({{"op", "plugins"}}, show_plugins);
                 });
-        CLI::App* actors = command(cli_,
-                                   "actors",
-                                   "the actors this node holds",
-                                   "holdfast actors --class counter --limit 20",
-                                   [this] {
-                                       if (letters_->parsed())
-                                           return query({{"op", "letters"}}, show_letters);
-                                       if (!options_.actor.empty())
-                                           return query({{"op", "actor"}, {"actor", options_.actor}},
-                                                        show_fields);
-                                       return list_actors();
-                                   });
+        CLI::App* actors =
+            command(cli_,
+                    "actors",
+                    "the actors this node holds",
+                    "holdfast actors --class counter --limit 20",
+                    [this] {
+                        if (letters_->parsed()) return query({{"op", "letters"}}, show_letters);
+                        if (!options_.actor.empty())
+                            return query({{"op", "actor"}, {"actor", options_.actor}}, show_fields);
+                        return list_actors();
+                    });
         actors->add_subcommand("show", "one actor: queue, journal, messages, alarm, sockets")
             ->add_option("actor", options_.actor, "as in its address: counter/alice")
             ->type_name("CLASS/NAME")

@@ -83,10 +83,11 @@ std::optional<Refusal> Journal::accept(const Waiter& waiter, JournalItem item) {
         return Refusal{ReplyReason::Busy,
                        "the journal holds as many requests for this actor as "
                        "limits.journal_events_per_actor allows"};
-    auto event = with_header(
-        item.event, kMessageIdHeader, message_id_text(message_id(source_, next_)));
+    auto event =
+        with_header(item.event, kMessageIdHeader, message_id_text(message_id(source_, next_)));
     if (!event)
-        return Refusal{ReplyReason::Internal, "the gateway handed on what is not laid out as a request"};
+        return Refusal{ReplyReason::Internal,
+                       "the gateway handed on what is not laid out as a request"};
     item.event = *std::move(event);
     item.n = next_++;
     item.accepted_ms = env_.wall_ms();

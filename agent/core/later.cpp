@@ -34,8 +34,8 @@ void Units::accept_later(const RequestIn& request, const ClassSpec& spec) {
     item.class_name = request.class_name;
     item.name = request.name;
     item.event = request.event;
-    auto refusal = journal_.accept({request.from, request.req_id, latest(request.deadline)},
-                                   std::move(item));
+    auto refusal =
+        journal_.accept({request.from, request.req_id, latest(request.deadline)}, std::move(item));
     if (refusal) refuse(request.from, request.req_id, std::move(*refusal));
 }
 

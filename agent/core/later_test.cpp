@@ -106,7 +106,9 @@ TEST_CASE("what the journal refuses did not happen, and what it does not know is
     CHECK(rig.core.units().journal().size() == 0);
 }
 
-TEST_CASE("a journal that is slower than the client's deadline: 504, and the request is applied all the same") {
+TEST_CASE(
+    "a journal that is slower than the client's deadline: 504, and the request is applied all the "
+    "same") {
     Rig rig;
     Held held(rig);
     held.hold = true;
@@ -122,7 +124,9 @@ TEST_CASE("a journal that is slower than the client's deadline: 504, and the req
           }) == 1);
 }
 
-TEST_CASE("a handler that fails is tried again after 2 s, and a later request of that actor waits for it") {
+TEST_CASE(
+    "a handler that fails is tried again after 2 s, and a later request of that actor waits for "
+    "it") {
     Rig rig;
     Held held(rig);
     held.status = DeliverStatus::Failed;
@@ -136,7 +140,8 @@ TEST_CASE("a handler that fails is tried again after 2 s, and a later request of
     CHECK(held.delivers.size() == 2);
     rig.run_for(1);
     REQUIRE(held.delivers.size() == 5);
-    std::vector<Bytes> again{held.delivers[2].event, held.delivers[3].event, held.delivers[4].event};
+    std::vector<Bytes> again{
+        held.delivers[2].event, held.delivers[3].event, held.delivers[4].event};
     const auto at = std::find(again.begin(), again.end(), first);
     REQUIRE(at != again.end());
     rig.run_for(kSecond);
@@ -152,23 +157,22 @@ TEST_CASE("what was applied before a crash is not run after it") {
     const auto appended = first.all<JournalAppend>();
     REQUIRE(appended.size() == 1);
     // The second life finds it in the journal and, in the actor's log, the mark.
-    Rig second(
-        small_config(),
-        {},
-        [&](Rig& rig) {
-            for (const auto& [at, request] : first.all<StoreRequest>()) {
-                if (request.verb != StoreVerb::Put) continue;
-                Bytes body = request.body;
-                if (request.key.find("/log/") != std::string::npos)
-                    body = rig.codec.encode(first.codec.decode_entry(body).value());
-                else if (request.key.find("/holds/") != std::string::npos)
-                    body = rig.codec.encode(first.codec.decode_hold(body).value());
-                else
-                    continue;
-                rig.put(request.key, body);
-            }
-        },
-        {"stream", 2, {appended[0].second.item}});
+    Rig second(small_config(),
+               {},
+               [&](Rig& rig) {
+                   for (const auto& [at, request] : first.all<StoreRequest>()) {
+                       if (request.verb != StoreVerb::Put) continue;
+                       Bytes body = request.body;
+                       if (request.key.find("/log/") != std::string::npos)
+                           body = rig.codec.encode(first.codec.decode_entry(body).value());
+                       else if (request.key.find("/holds/") != std::string::npos)
+                           body = rig.codec.encode(first.codec.decode_hold(body).value());
+                       else
+                           continue;
+                       rig.put(request.key, body);
+                   }
+               },
+               {"stream", 2, {appended[0].second.item}});
     Held after(second);
     second.run_for(kSecond);
     CHECK(std::none_of(after.delivers.begin(), after.delivers.end(), [](const Deliver& deliver) {
@@ -219,7 +223,9 @@ TEST_CASE("a request for a class that is not deployed any more is kept") {
     CHECK(rig.all<JournalRemove>().empty());
 }
 
-TEST_CASE("mailbox = buffered accepts in memory; volatile accepts nothing for later and runs nothing again") {
+TEST_CASE(
+    "mailbox = buffered accepts in memory; volatile accepts nothing for later and runs nothing "
+    "again") {
     Config config = small_config();
     SUBCASE("buffered") {
         config.classes[0].mailbox = Mailbox::Buffered;

@@ -47,7 +47,8 @@ void Units::offer(Unit& unit, const std::string& target) {
     const std::uint64_t n = item->second.n;
     const MessageId name = message_id(unit.key, n);
     Mail mail;
-    mail.waiting.origin = FromMessage{EventKind::Call, unit.key, n, at->second.tries + 1 >= kHandlerTriesMax};
+    mail.waiting.origin =
+        FromMessage{EventKind::Call, unit.key, n, at->second.tries + 1 >= kHandlerTriesMax};
     mail.event = call_event(name, true, full_name(unit), item->second.method, item->second.payload);
     at->second.state = Offer::State::Open;
     const auto [class_name, actor] = split_target(target);

@@ -405,7 +405,8 @@ void Units::requeue_running(Unit& unit) {
         // What it changed is gone; what it called is not known.
         ReplyOut reply;
         reply.reason = ReplyReason::Deadline;
-        reply.text = "the event was interrupted, and its class (mailbox = \"volatile\") runs none again";
+        reply.text =
+            "the event was interrupted, and its class (mailbox = \"volatile\") runs none again";
         return put_output(unit, mail, std::move(reply));
     }
     if (poison || mail.attempt > kAttemptsMax || mail.waiting.answered) {

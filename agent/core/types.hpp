@@ -59,7 +59,7 @@ struct SlotSpec {
 
 // What a class's actors may rely on when an event was accepted.
 enum class Mailbox : std::uint8_t {
-    Durable,   // a request accepted for later is in the journal first; others are run again after a runtime's death
+    Durable,  // a request accepted for later is in the journal first; others are run again after a runtime's death
     Buffered,  // a request accepted for later is in memory only
     Volatile   // nothing is accepted for later, nothing is run again
 };
@@ -84,7 +84,7 @@ struct Limits {
     std::size_t journal_events = 65'536;
     std::size_t journal_bytes = 64U << 20U;
     std::size_t journal_events_per_actor = 1024;
-    std::size_t run_ahead_events = 32;   // protocol: executed but not yet stored
+    std::size_t run_ahead_events = 32;  // protocol: executed but not yet stored
     std::size_t run_ahead_bytes = 1U << 20U;
     std::size_t checkpoint_entries = 256;  // entries after which a base is taken
     std::size_t checkpoint_bytes = 1U << 20U;

@@ -41,30 +41,33 @@ json Daemon::journal_json() const {
 
 void Daemon::show_actor(const json& request, const control::Responder& responder) const {
     const auto wanted = request.find("actor");
-    const std::string name = wanted != request.end() && wanted->is_string() ? wanted->get<std::string>() : "";
+    const std::string name =
+        wanted != request.end() && wanted->is_string() ? wanted->get<std::string>() : "";
     const core::Units& units = core_->units();
     const core::Journal::Depth journal = units.journal().depth(name);
     const core::Unit* unit = units.find(name);
     if (unit == nullptr && journal.waiting == 0)
         return responder.fail(fail(Code::NotFound,
-                                   "nobody has asked for the actor '" + name.substr(0, kNameBytesShown) +
+                                   "nobody has asked for the actor '" +
+                                       name.substr(0, kNameBytesShown) +
                                        "' since this node started; it is named class/name"));
     json out = {{"actor", as_text_json(name)}, {"journal", depth_json(journal)}};
     if (unit != nullptr) {
         const auto* instance = core_->supervision().find(unit->runtime);
         const bool serving = unit->hold == core::Hold::Serving;
-        out.update({{"unit", unit->key},
-                    {"state", serving ? core::memory_name(unit->memory) : core::hold_name(unit->hold)},
-                    {"epoch", unit->epoch},
-                    {"seq", unit->next_seq == 0 ? 0 : unit->next_seq - 1},
-                    {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},
-                    {"queued", unit->mailbox.size() + (unit->running ? 1 : 0)},
-                    {"queued_bytes", unit->mailbox_bytes},
-                    {"unstored", unit->pending.size()},
-                    {"messages_undelivered", unit->stored.outbox.size()},
-                    {"alarm", unit->alarm ? json(utc(unit->alarm->due_ms)) : json(nullptr)},
-                    {"sockets", unit->sockets},
-                    {"idle_ms", (monotonic_ns() - unit->last_active) / core::kMs}});
+        out.update(
+            {{"unit", unit->key},
+             {"state", serving ? core::memory_name(unit->memory) : core::hold_name(unit->hold)},
+             {"epoch", unit->epoch},
+             {"seq", unit->next_seq == 0 ? 0 : unit->next_seq - 1},
+             {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},
+             {"queued", unit->mailbox.size() + (unit->running ? 1 : 0)},
+             {"queued_bytes", unit->mailbox_bytes},
+             {"unstored", unit->pending.size()},
+             {"messages_undelivered", unit->stored.outbox.size()},
+             {"alarm", unit->alarm ? json(utc(unit->alarm->due_ms)) : json(nullptr)},
+             {"sockets", unit->sockets},
+             {"idle_ms", (monotonic_ns() - unit->last_active) / core::kMs}});
     }
     responder.done(out);
 }

@@ -38,7 +38,9 @@ std::uint64_t number_of(const MDB_val& value) {
 }
 MDB_val val(std::span<const std::uint8_t> bytes) {
     // SAFETY: LMDB's type has no const; it does not write through keys and values that it is given.
-    return {bytes.size(), const_cast<std::uint8_t*>(bytes.data())};  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    return {
+        bytes.size(),
+        const_cast<std::uint8_t*>(bytes.data())};  // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 BytesView view(const MDB_val& value) {
     return {static_cast<const std::uint8_t*>(value.mv_data), value.mv_size};
@@ -339,7 +341,8 @@ JournalFile::Outcome JournalFile::apply(std::span<const Write> batch) {
         code = txn.code();
         for (const Write& write : batch) {
             if (code != 0) break;
-            code = std::visit([&](const auto& what) { return env_->write(txn.get(), what); }, write);
+            code =
+                std::visit([&](const auto& what) { return env_->write(txn.get(), what); }, write);
         }
         if (code == 0) code = txn.commit();
     }

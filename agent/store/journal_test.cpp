@@ -43,7 +43,9 @@ std::unique_ptr<JournalFile> open(const Dir& dir) {
 
 }  // namespace
 
-TEST_CASE("what was applied is there after the next start, in order; numbers and the stream's name go on") {
+TEST_CASE(
+    "what was applied is there after the next start, in order; numbers and the stream's name go "
+    "on") {
     const Dir dir;
     std::string stream;
     {

@@ -134,7 +134,8 @@ EventPayload Runtime::event_of(const Memory& memory, const core::Deliver& ask) c
     const auto event = unpack_http(bytes, later);
     if (!event) broken(memory.unit + " gets an event that nobody sent");
     if (ask.kind == core::EventKind::Http && later != world_.history.request(event->id).later)
-        broken(memory.unit + " is not told, or told wrongly, that a request was accepted for later");
+        broken(memory.unit +
+               " is not told, or told wrongly, that a request was accepted for later");
     if (ask.kind == core::EventKind::Call && flags == 0) world_.history.call_arrived(event->id);
     return *event;
 }

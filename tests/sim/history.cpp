@@ -174,8 +174,9 @@ void History::call_read(std::uint64_t k, BytesView reply) const {
 
 void History::journalled(std::uint64_t id, std::uint64_t n) {
     for (const auto& [other, number] : journalled_)
-        if (number == n) broken("#" + std::to_string(id) + " is journalled under the number of #" +
-                                std::to_string(other));
+        if (number == n)
+            broken("#" + std::to_string(id) + " is journalled under the number of #" +
+                   std::to_string(other));
     journalled_.emplace(id, n);
 }
 

@@ -178,7 +178,8 @@ Scenario draw_scenario(std::uint64_t seed) {
     if (!s.calm && later.percent(50)) {
         s.later_percent = static_cast<unsigned>(later.between(10, 90));
         s.limits.units_max = core::Limits{}.units_max;
-        if (later.percent(20)) s.limits.journal_events = static_cast<std::size_t>(later.between(1, 10));
+        if (later.percent(20))
+            s.limits.journal_events = static_cast<std::size_t>(later.between(1, 10));
         if (later.percent(20))
             s.limits.journal_events_per_actor = static_cast<std::size_t>(later.between(1, 4));
     }

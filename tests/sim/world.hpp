@@ -133,7 +133,7 @@ private:
     std::uint64_t last_req_ = 0;
     std::uint64_t last_build_ = 0;
     std::map<std::uint64_t, Command> commands_;
-    std::map<core::OpId, core::Place> places_;  // questions to policies
+    std::map<core::OpId, core::Place> places_;            // questions to policies
     std::map<std::uint64_t, core::JournalItem> journal_;  // outlives every life
     std::uint64_t journal_next_ = 1;
     Time journal_free_ = 0;  // when its disk has done what was asked so far

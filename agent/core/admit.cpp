@@ -126,9 +126,9 @@ void Units::request(const RequestIn& request) {
         refuse(request.from, request.req_id, std::move(*refusal));
 }
 
-std::optional<Units::Refusal> Units::admit(const std::string& class_name,
-                                           const std::string& name,
-                                           Mail mail) {
+std::optional<Refusal> Units::admit(const std::string& class_name,
+                                    const std::string& name,
+                                    Mail mail) {
     const ClassSpec* spec = class_named(class_name);
     if (closing_ && !std::holds_alternative<FromCall>(mail.waiting.origin))
         return Refusal{ReplyReason::Unavailable, "the node stops"};
@@ -149,7 +149,7 @@ std::optional<Units::Refusal> Units::admit(const std::string& class_name,
 }
 
 // Whether the node can take one more event at all.
-std::optional<Units::Refusal> Units::no_room_for(const Mail& mail) const {
+std::optional<Refusal> Units::no_room_for(const Mail& mail) const {
     const Limits& limits = env_.config.limits;
     if (mail.event.size() > kPayloadBytesMax + kHeaderBytesMax)
         return Refusal{
@@ -164,7 +164,7 @@ std::optional<Units::Refusal> Units::no_room_for(const Mail& mail) const {
     return std::nullopt;
 }
 
-std::optional<Units::Refusal> Units::admit_to(Unit& unit, Mail mail) {
+std::optional<Refusal> Units::admit_to(Unit& unit, Mail mail) {
     const Limits& limits = env_.config.limits;
     if (auto refusal = no_room_for(mail)) return refusal;
     if (unit.mailbox.size() >= limits.mailbox_events ||

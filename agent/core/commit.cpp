@@ -157,9 +157,13 @@ void Units::open_gate(Unit& unit) {
     while (!unit.outputs.empty() && unit.outputs.front().needs <= unit.stored_ordinal) {
         Output output = std::move(unit.outputs.front());
         unit.outputs.pop_front();
+        // A connection is accepted before anything is sent on it. Otherwise what is sent comes first: an answer may let the next
+        // event in, and with it later outputs out.
+        const bool opens = std::holds_alternative<FromSocketOpened>(output.waiting.origin);
+        if (!opens) send_sockets(unit, output.sockets);
         answer(unit, output.waiting, std::move(output.reply));
         forget_waiting(output.waiting);
-        send_sockets(unit, output.sockets);
+        if (opens) send_sockets(unit, output.sockets);
     }
 }
 

@@ -27,6 +27,8 @@ struct MessageId {
 [[nodiscard]] std::string message_id_text(MessageId id);
 // By this header an actor knows a request that was accepted for later; a gateway takes it from nobody.
 inline constexpr std::string_view kMessageIdHeader = "x-holdfast-message-id";
+// What it adds to an event: two lengths, the name, 33 characters.
+inline constexpr std::size_t kMessageIdHeaderBytes = 4 + kMessageIdHeader.size() + 4 + 33;
 // The http event with one more header, or nothing when it is not laid out as one.
 [[nodiscard]] std::optional<Bytes> with_header(BytesView http,
                                                std::string_view name,

@@ -2,6 +2,7 @@
 // of Units).
 #include <utility>
 
+#include "abi/base/limits.hpp"
 #include "agent/core/guest_events.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/units.hpp"
@@ -28,6 +29,12 @@ void Units::accept_later(const RequestIn& request, const ClassSpec& spec) {
     }
     if (auto refusal = no_room_for(mail))
         return refuse(request.from, request.req_id, std::move(*refusal));
+    if (request.event.size() > kPayloadBytesMax + kHeaderBytesMax - kMessageIdHeaderBytes)
+        return refuse(request.from,
+                      request.req_id,
+                      {ReplyReason::TooLarge,
+                       "with its id the event is above " +
+                           std::to_string(kPayloadBytesMax + kHeaderBytesMax) + " bytes"});
     if (const auto key = actor_unit(env_.config.tenant, request.class_name, request.name); !key)
         return refuse(request.from, request.req_id, {ReplyReason::BadName, key.error().message});
     JournalItem item;
@@ -45,8 +52,9 @@ Journal::Offered Units::offer_journalled(const JournalItem& item, bool last) {
     mail.event = item.event;
     const auto refusal = admit(item.class_name, item.name, std::move(mail));
     if (!refusal) return Journal::Offered::Taken;
-    return refusal->reason == ReplyReason::UnknownClass ? Journal::Offered::NotHere
-                                                        : Journal::Offered::NoRoom;
+    const bool full =
+        refusal->reason == ReplyReason::Busy || refusal->reason == ReplyReason::Unavailable;
+    return full ? Journal::Offered::NoRoom : Journal::Offered::NotHere;
 }
 
 void Units::journalled_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply) {

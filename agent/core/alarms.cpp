@@ -62,7 +62,7 @@ void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
             continue;
         }
         Hint hint{std::move(parsed->unit), parsed->due_ms, parsed->nonce};
-        if (!in_hand(hint)) keep(shard, std::move(hint));
+        if (!in_hand(hint.unit, hint.nonce)) keep(shard, std::move(hint));
     }
     shard.more = answer.more || shard.cut;
     find_soonest();
@@ -70,8 +70,8 @@ void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
     tick();
 }
 
-bool Alarms::in_hand(const Hint& hint) const {
-    const auto name = std::pair(hint.unit, hint.nonce);
+bool Alarms::in_hand(const std::string& unit, std::uint64_t nonce) const {
+    const auto name = std::pair(unit, nonce);
     return visits_.contains(name) || later_names_.contains(name);
 }
 

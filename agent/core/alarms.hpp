@@ -56,6 +56,8 @@ public:
     // A hint that this node has just stored.
     void added(Hint hint);
     void ended(const std::string& unit, std::uint64_t nonce, End end);
+    // A visit of it is open, or will be made again.
+    [[nodiscard]] bool in_hand(const std::string& unit, std::uint64_t nonce) const;
 
     void tick();
     [[nodiscard]] Time next_deadline() const;
@@ -79,7 +81,6 @@ private:
     void keep(Shard& shard, Hint hint);
     void again(Hint hint, Time at);
     void start_visit(const Hint& hint);
-    [[nodiscard]] bool in_hand(const Hint& hint) const;
     [[nodiscard]] Time when(std::int64_t due_ms) const;
     void find_soonest();
 

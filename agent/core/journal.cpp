@@ -17,6 +17,8 @@ constexpr std::uint16_t kAccepted = 202;
 // What was applied leaves the journal in one write, this long after the first of it or when it is as many.
 constexpr Time kFlushAfter = 100 * kMs;
 constexpr std::size_t kFlushAt = 64;
+// After a removal that failed.
+constexpr Time kFlushAgain = 10 * kSecond;
 
 std::string target_of(const JournalItem& item) {
     return item.class_name + "/" + item.name;
@@ -225,8 +227,12 @@ void Journal::removed(const JournalRemoved& event) {
     HF_CHECK(it != removals_.end(), "the journal answers each removal once");
     const std::vector<JournalItem> items = std::move(it->second);
     removals_.erase(it);
-    // One that could not be removed is found again by the next start, and its actor's mark says that it was applied.
-    if (!event.ok) return;
+    if (!event.ok) {
+        // The disk is full, say. Were the node to start now, the marks would say that these were applied.
+        done_.insert(done_.end(), items.begin(), items.end());
+        flush_at_ = std::min(flush_at_, env_.now + kFlushAgain);
+        return;
+    }
     for (const JournalItem& item : items)
         if (!targets_.contains(target_of(item))) hooks_.settled(item);
 }

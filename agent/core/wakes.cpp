@@ -36,6 +36,7 @@ void Units::visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& repl
             return alarms_.ended(unit.key, alarm.nonce, Alarms::End::Refused);
     }
     alarms_.ended(unit.key, alarm.nonce, Alarms::End::Done);
+    if (unit.gone_hints.erase(alarm.nonce) != 0) return;
     // Its own hint went when its entry was stored (alarm_stored); one that names nothing goes now.
     const auto named = [&](const std::optional<EntryAlarm>& by) {
         return by && by->nonce == alarm.nonce;
@@ -51,7 +52,9 @@ void Units::visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& repl
 }
 
 // One that stays after all is found stale by a later visit.
-void Units::erase_hint(const Unit& unit, std::int64_t due_ms, std::uint64_t nonce) {
+void Units::erase_hint(Unit& unit, std::int64_t due_ms, std::uint64_t nonce) {
+    // Whoever visits it must not take it for one that is there.
+    if (alarms_.in_hand(unit.key, nonce)) unit.gone_hints.insert(nonce);
     store_.erase({key::alarm(env_.config.app, unit.key, due_ms, nonce)}, [](StoreAnswer&) {});
 }
 

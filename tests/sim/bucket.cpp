@@ -37,8 +37,9 @@ void Bucket::serve(const core::StoreRequest& request, bool disk_full, core::Stor
 bool Bucket::erase(const std::string& key) {
     const auto found = objects_.find(key);
     if (found == objects_.end()) return false;
-    watcher_.deleted(key, found->second);
+    const Object was = std::move(found->second);
     objects_.erase(found);
+    watcher_.deleted(key, was);
     return true;
 }
 

@@ -150,6 +150,9 @@ MUTANTS = {
         "a sender forgets a message that its receiver refused",
         [("messages.cpp", "    if (reply.reason == ReplyReason::Ok) {\n        ++env_.stats.messages_applied;",
           "    {\n        ++env_.stats.messages_applied;")]),
+    "deleted-hint-announces": (
+        "an outbox is taken for announced by a hint whose deletion is under way",
+        [("wakes.cpp", "    if (unit.gone_hints.erase(alarm.nonce) != 0) return;\n", "")]),
     "accepted-before-journalled": (
         "a client hears 202 and a crash forgets its request",
         [("journal.cpp", "    env_.emit(JournalAppend{op, item});",

@@ -62,7 +62,7 @@ void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
             continue;
         }
         Hint hint{std::move(parsed->unit), parsed->due_ms, parsed->nonce};
-        if (!in_hand(hint.unit, hint.nonce)) keep(shard, std::move(hint));
+        if (!in_hand(hint)) keep(shard, std::move(hint));
     }
     shard.more = answer.more || shard.cut;
     find_soonest();
@@ -70,8 +70,8 @@ void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
     tick();
 }
 
-bool Alarms::in_hand(const std::string& unit, std::uint64_t nonce) const {
-    const auto name = std::pair(unit, nonce);
+bool Alarms::in_hand(const Hint& hint) const {
+    const auto name = std::pair(hint.unit, hint.nonce);
     return visits_.contains(name) || later_names_.contains(name);
 }
 
@@ -94,6 +94,16 @@ void Alarms::added(Hint hint) {
     // Beyond what is in memory: a later listing finds it. One that is under way may have looked already.
     if (shard.more && !shard.listing && name > shard.after) return;
     keep(shard, std::move(hint));
+    find_soonest();
+}
+
+// A listing that is under way may bring it back; its visit then finds that nothing names it.
+void Alarms::removed(const Hint& hint) {
+    const std::uint32_t number = alarm_shard(hint.unit);
+    Shard& shard = shards_.at(number);
+    if (shard.hints.erase(Name(hint.due_ms, hint.unit, hint.nonce)) == 0) return;
+    --known_;
+    if (shard.hints.empty()) list(number);
     find_soonest();
 }
 

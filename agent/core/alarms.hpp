@@ -53,11 +53,10 @@ public:
     void open();
     // Nothing fires any more.
     void close() { closed_ = true; }
-    // A hint that this node has just stored.
+    // A hint that this node has just stored, or deletes.
     void added(Hint hint);
+    void removed(const Hint& hint);
     void ended(const std::string& unit, std::uint64_t nonce, End end);
-    // A visit of it is open, or will be made again.
-    [[nodiscard]] bool in_hand(const std::string& unit, std::uint64_t nonce) const;
 
     void tick();
     [[nodiscard]] Time next_deadline() const;
@@ -78,6 +77,7 @@ private:
 
     void list(std::uint32_t number);
     void listed(std::uint32_t number, StoreAnswer& answer);
+    [[nodiscard]] bool in_hand(const Hint& hint) const;
     void keep(Shard& shard, Hint hint);
     void again(Hint hint, Time at);
     void start_visit(const Hint& hint);

@@ -5,7 +5,6 @@
 #include <list>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -181,7 +180,6 @@ struct Unit {
     std::optional<EntryAlarm> alarm;               // as the last event left it
     std::map<std::string, std::uint64_t> applied;  // marks not stored yet
     std::optional<Hint> outbox_hint;               // announces the outbox to whoever starts next
-    std::set<std::uint64_t> gone_hints;            // deleted, and a visit of them is under way
     std::map<std::string, Offer> offers;           // by target
     std::vector<std::pair<std::string, std::uint64_t>> done;  // applied, not in an entry yet
 

@@ -171,7 +171,8 @@ private:
     // wakes.cpp
     [[nodiscard]] Alarms::Visit visit(const Hint& hint);
     void visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& reply);
-    void erase_hint(Unit& unit, std::int64_t due_ms, std::uint64_t nonce);
+    void erase_hint(const Hint& hint);
+    void replace_hint(Unit& unit, Hint old);
     void alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before);
     void settle_stale(Unit& unit);
     void announce_restart(Unit& unit);

@@ -36,38 +36,54 @@ void Units::visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& repl
             return alarms_.ended(unit.key, alarm.nonce, Alarms::End::Refused);
     }
     alarms_.ended(unit.key, alarm.nonce, Alarms::End::Done);
-    if (unit.gone_hints.erase(alarm.nonce) != 0) return;
     // Its own hint went when its entry was stored (alarm_stored); one that names nothing goes now.
     const auto named = [&](const std::optional<EntryAlarm>& by) {
         return by && by->nonce == alarm.nonce;
     };
     if (named(unit.stored.alarm) || named(unit.alarm)) return;
     if (unit.outbox_hint && unit.outbox_hint->nonce == alarm.nonce) return;
-    // Found after a restart: it announced the outbox, and does so still.
-    if (!unit.stored.outbox.empty() && !unit.outbox_hint) {
-        unit.outbox_hint = Hint{unit.key, alarm.due_ms, alarm.nonce};
-        return;
-    }
-    erase_hint(unit, alarm.due_ms, alarm.nonce);
+    Hint seen{unit.key, alarm.due_ms, alarm.nonce, 1};
+    if (unit.stored.outbox.empty() || unit.outbox_hint) return erase_hint(seen);
+    replace_hint(unit, std::move(seen));
 }
 
 // One that stays after all is found stale by a later visit.
-void Units::erase_hint(Unit& unit, std::int64_t due_ms, std::uint64_t nonce) {
-    // Whoever visits it must not take it for one that is there.
-    if (alarms_.in_hand(unit.key, nonce)) unit.gone_hints.insert(nonce);
-    store_.erase({key::alarm(env_.config.app, unit.key, due_ms, nonce)}, [](StoreAnswer&) {});
+void Units::erase_hint(const Hint& hint) {
+    alarms_.removed(hint);
+    store_.erase({key::alarm(env_.config.app, hint.unit, hint.due_ms, hint.nonce)},
+                 [](StoreAnswer&) {});
+}
+
+// The unit was found with an outbox, and nobody knows by which hint: this may be the one, or an alarm's whose deletion is
+// under way. Another is put before it goes.
+void Units::replace_hint(Unit& unit, Hint old) {
+    const Hint fresh{unit.key, env_.wall_ms(), env_.random.next(), 1};
+    store_.put(key::alarm(env_.config.app, fresh.unit, fresh.due_ms, fresh.nonce),
+               {},
+               Condition::None,
+               "",
+               WriteId{},
+               [this, id = unit.id, old = std::move(old), fresh](StoreAnswer& answer) {
+                   if (answer.outcome != Outcome::Applied) return;  // the old one stays
+                   Unit* found = unit_of(id);
+                   if (found != nullptr && !found->stored.outbox.empty() && !found->outbox_hint) {
+                       found->outbox_hint = fresh;
+                   } else {
+                       erase_hint(fresh);
+                   }
+                   erase_hint(old);
+               });
 }
 
 // An entry was stored: the alarm of before is named by nothing any more, and an empty outbox needs no announcement.
 void Units::alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before) {
     const std::optional<EntryAlarm>& now = unit.stored.alarm;
     if (before && (!now || now->nonce != before->nonce))
-        erase_hint(unit, before->due_ms, before->nonce);
+        erase_hint({unit.key, before->due_ms, before->nonce, 1});
     if (!unit.outbox_hint || !unit.stored.outbox.empty()) return;
     for (const PendingEntry& pending : unit.pending)
         if (!pending.entry.outbox.empty()) return;
-    const Hint hint = *std::exchange(unit.outbox_hint, std::nullopt);
-    erase_hint(unit, hint.due_ms, hint.nonce);
+    erase_hint(*std::exchange(unit.outbox_hint, std::nullopt));
 }
 
 // The first event under a new owner says so: what the actor wrote down of connections and the like is of before.

@@ -281,7 +281,10 @@ Result<void> JournalFile::begin_stream() {
     std::uint64_t format = 0;
     if (code == 0) code = env.get_number(txn.get(), "format", format);
     if (code == 0) {
-        if (format == kFormat) return {};  // nothing to write: the transaction ends as it began
+        // Nothing is written; the tables stay open only past a commit.
+        if (format == kFormat) code = txn.commit();
+        if (format == kFormat && code == 0) return {};
+        if (code != 0) return fail(Code::Io, "opening " + sentence(code));
         return fail(Code::Corrupt,
                     "the journal " + (directory_ / "data.mdb").string() + " has format " +
                         std::to_string(format) + ", this version reads " + std::to_string(kFormat));

@@ -1,7 +1,6 @@
 """Requests accepted for later: 202 once they are in the journal, applied once whatever is killed, bounded, shown."""
 import contextlib
 import http.client
-import json
 import os
 import random
 import signal
@@ -35,7 +34,7 @@ def times(node, actor, ident):
 
 class Later(Case):
     def test_a_request_is_accepted_then_applied_and_says_its_id(self):
-        node = self.node(classes=("ledger",))
+        node = self.node(classes=("counter", "ledger"))
         status, headers, body = add(node, "a", 1)
         self.assertEqual(status, 202)
         self.assertEqual(headers.get("preference-applied"), "respond-async")
@@ -48,7 +47,7 @@ class Later(Case):
 
     def test_depth_and_age_are_shown_and_the_bound_is_a_503(self):
         node = self.node({"limits": {"journal_events_per_actor": 5}, "plugin.runtime": {"instances": 1}},
-                         classes=("ledger",))
+                         classes=("counter", "ledger"))
         self.assertEqual(node.post("/actor/ledger/a/add", headers={"x-request-id": "first"})[0], 200)
         runtime = node.plugin_pid("runtime")
         os.kill(runtime, signal.SIGSTOP)
@@ -59,7 +58,7 @@ class Later(Case):
             self.assertEqual(status, 503)
             self.assertGreater(int(headers["retry-after"]), 0)
             self.assertIn(b"limits.journal_events_per_actor", body)
-            shown = json.loads(node.cli("actors", "show", "ledger/a", "--json").stdout)
+            shown = node.cli("actors", "show", "ledger/a")
             self.assertEqual(shown["journal"]["waiting"], 5)
             self.assertGreaterEqual(shown["journal"]["oldest_age_ms"], 0)
             self.assertEqual(node.status()["journal"]["waiting"], 5)
@@ -70,7 +69,7 @@ class Later(Case):
         self.common_checks(node)
 
     def test_each_accepted_request_is_applied_once_though_everything_is_killed(self):
-        node = self.node({"restart": {"intensity": "off"}}, classes=("ledger",))
+        node = self.node({"restart": {"intensity": "off"}}, classes=("counter", "ledger"))
         accepted, unknown, refused, lock = set(), set(), set(), threading.Lock()
         wanted, threads_max, actors = (4000, 8, 7) if LONG else (1000, 8, 7)
         over = threading.Event()
@@ -94,7 +93,7 @@ class Later(Case):
         try:
             dice = random.Random(11)
             kills = 0
-            while len(accepted) < wanted or kills < 4:
+            while len(accepted) < wanted or kills < 12:
                 before = len(accepted)
                 more = dice.randrange(20, 150)
                 wait_for("requests are accepted", lambda: len(accepted) >= before + more, 60)  # noqa: B023
@@ -122,7 +121,7 @@ class Later(Case):
         self.common_checks(node)
 
     def test_a_stop_keeps_what_was_not_applied(self):
-        node = self.node({"plugin.runtime": {"instances": 1}, "limits": {"shed_deadline": "1s"}}, classes=("ledger",))
+        node = self.node({"plugin.runtime": {"instances": 1}, "limits": {"shed_deadline": "1s"}}, classes=("counter", "ledger"))
         self.assertEqual(node.post("/actor/ledger/a/add", headers={"x-request-id": "first"})[0], 200)
         os.kill(node.plugin_pid("runtime"), signal.SIGSTOP)
         for ident in range(1, 21):
@@ -133,7 +132,7 @@ class Later(Case):
         self.common_checks(node)
 
     def test_a_damaged_journal_stops_the_start_by_name(self):
-        node = self.node(classes=("ledger",))
+        node = self.node(classes=("counter", "ledger"))
         self.assertEqual(add(node, "a", 1)[0], 202)
         wait_for("it is applied", lambda: times(node, "a", 1) == 1)
         node.stop()

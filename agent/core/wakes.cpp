@@ -89,12 +89,11 @@ void Units::alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before) {
 // The first event under a new owner says so: what the actor wrote down of connections and the like is of before.
 void Units::announce_restart(Unit& unit) {
     if (!unit.has_work() || !std::exchange(unit.restored, false)) return;
-    Mail mail;
+    Mail& mail = unit.mailbox.emplace_front();
     mail.waiting.origin = FromRestart{};
     mail.waiting.event = ++last_event_;
     ++env_.stats.accepted;
     ++accepted_;
-    unit.mailbox.push_front(std::move(mail));
 }
 
 // What needs no run of the actor is settled in its turn, as soon as the log is known: alarms that do not stand any more and

@@ -23,6 +23,7 @@
 #include <unordered_map>
 
 #include "agent/core/alarms.hpp"
+#include "agent/core/bulk.hpp"
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
 #include "agent/core/placer.hpp"
@@ -53,6 +54,7 @@ public:
     void socket_message(SocketMessageIn& event);
     void socket_closed(const SocketClosedIn& event);
     void gateway_gone(Handle gateway);
+    void body_released(const BodyReleasedIn& event);
     void activated(const ActivatedIn& event);
     void delivered(DeliveredIn& event);
     void checkpointed(CheckpointedIn& event);
@@ -71,6 +73,7 @@ public:
     [[nodiscard]] std::size_t size() const { return units_.size(); }
     [[nodiscard]] std::size_t accepted_open() const { return accepted_; }
     [[nodiscard]] const Alarms& alarms() const { return alarms_; }
+    [[nodiscard]] const Bulk& bulk() const { return bulk_; }
     [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }
     [[nodiscard]] const std::unordered_map<UnitId, std::unique_ptr<Unit>>& all() const {
         return units_;
@@ -206,7 +209,8 @@ private:
     void leave_runtime(Unit& unit, bool tell_runtime);
     void go_cold(Unit& unit, bool tell_runtime);
     void send_resume(Unit& unit);
-    [[nodiscard]] std::string broken_bound(const DeliveredIn& event) const;
+    [[nodiscard]] std::string broken_bound(const Unit& unit, const DeliveredIn& event) const;
+    [[nodiscard]] bool lacks_room(Unit& unit, DeliveredIn& event);
     [[nodiscard]] LogEntry entry_of(Unit& unit, const Mail& mail, DeliveredIn& event);
     [[nodiscard]] static ReplyOut reply_of(const Mail& mail, DeliveredIn& event);
     void give_up(Unit& unit, const Mail& mail, ReplyOut& reply);
@@ -232,6 +236,7 @@ private:
     Placer* placer_ = nullptr;
     Alarms alarms_;
     Sockets sockets_;
+    Bulk bulk_;
     std::multimap<Time, std::pair<UnitId, std::string>> offers_later_;  // (sender, target)
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;
     std::unordered_map<std::string, UnitId> by_key_;

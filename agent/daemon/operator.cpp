@@ -258,6 +258,8 @@ json Daemon::status_json() const {
             {"answered", stats.answered},
             {"open_events", core_->units().accepted_open()},
             {"units", core_->units().size()},
+            {"bulk",
+             {{"bodies", core_->units().bulk().count()}, {"bytes", core_->units().bulk().bytes()}}},
             {"stats",
              {{"refused_busy", stats.refused_busy},
               {"deadline", stats.deadline},

@@ -91,6 +91,8 @@ constexpr Described kOthers[] = {
     {"holdfast_log_lines_capped_total", "Lines of plugins beyond their rate, left out."},
     {"holdfast_units", "Actors this node knows."},
     {"holdfast_events_open", "Events accepted and not yet answered."},
+    {"holdfast_bulk_bodies", "Large bodies that are open: of events, of answers on their way."},
+    {"holdfast_bulk_bytes", "And their bytes."},
     {"holdfast_ready", "1 while the node serves, as /readyz says."},
     {"holdfast_uptime_seconds", "Since holdfastd was started."},
     {"holdfast_bad_builds", "Builds remembered as bad, not chosen again by themselves."},
@@ -144,6 +146,9 @@ std::string Daemon::metrics_page() {
     registry_.gauge("holdfast_units").set(static_cast<std::int64_t>(core_->units().size()));
     registry_.gauge("holdfast_events_open")
         .set(static_cast<std::int64_t>(core_->units().accepted_open()));
+    const core::Bulk& bulk = core_->units().bulk();
+    registry_.gauge("holdfast_bulk_bodies").set(static_cast<std::int64_t>(bulk.count()));
+    registry_.gauge("holdfast_bulk_bytes").set(static_cast<std::int64_t>(bulk.bytes()));
     registry_.gauge("holdfast_ready").set(core_->ready() ? 1 : 0);
     registry_.gauge("holdfast_uptime_seconds").set((monotonic_ns() - started_) / core::kSecond);
     const auto& supervision = core_->supervision();

@@ -192,6 +192,7 @@ Result<core::Config> core_config(const config::Config& config,
     limits.place_deadline = ns(config.limits.place_deadline);
     limits.swap_answers = config.swap.answers;
     limits.swap_window = ns(config.swap.window);
+    limits.bulk_bytes = config.limits.bulk_bytes;
 
     for (const auto& [slot, plugin] : config.plugins) {
         core::SlotSpec spec;
@@ -216,6 +217,7 @@ Result<core::Config> core_config(const config::Config& config,
         spec.name = name;
         spec.wall_limit = ns(wasm.wall_limit);
         spec.state_bytes_max = static_cast<std::uint32_t>(wasm.state_max);
+        spec.body_bytes_max = wasm.body_max;
         out.classes.push_back(std::move(spec));
     }
     return out;

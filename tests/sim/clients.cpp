@@ -84,6 +84,7 @@ void World::send_request(const std::string& name, Op op, Time deadline, bool fin
     request.name = name;
     request.event = pack(event);
     request.deadline = asked.deadline;
+    if (comes_large(event.id)) request.attached = std::make_shared<const LargeBody>(event.id);
     feed(std::move(request));
 }
 
@@ -156,6 +157,8 @@ void World::check_core() {
     const core::Units& units = core_->units();
     if (units.accepted_open() != 0) broken("events are counted as open when all are answered");
     if (!units.quiet()) broken("a unit is counted as unsettled when all is stored");
+    if (units.bulk().count() != 0 || units.bulk().bytes() != 0)
+        broken("large bodies are counted as open when all are answered");
     if (core_->store().open() != 0) broken("requests to the store are open when all is quiet");
     std::map<Handle, std::uint32_t> resident;
     for (const auto& [id, unit] : units.all()) {

@@ -107,6 +107,7 @@ void show_status(std::ostream& out, const Json& result) {
          {"events answered", at("answered")},
          {"units", at("units")},
          {"journal", line_of(result.is_object() ? result.value("journal", Json()) : Json())},
+         {"large bodies", at("bulk")},
          {"missing walls", list(result, "missing_walls").empty() ? "-" : "below"}});
     // Each is a sentence of its own.
     if (const Json& walls = list(result, "missing_walls"); !walls.empty()) {

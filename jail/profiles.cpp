@@ -9,12 +9,12 @@ using namespace layout;  // NOLINT(google-build-using-namespace): the rule group
 const std::vector<Profile>& all_profiles() {
     static const std::vector<Profile> profiles = {
         {"gateway-http",
-         {kAllowCommon, kAllowThreads, kAllowGatewayHttp},
+         {kAllowCommon, kAllowThreads, kAllowGatewayHttp, kAllowSealableMemoryFiles},
          {kForbiddenToAll,
           kForbiddenExec,
           kForbiddenFork,
           kForbiddenRawSockets,
-          kForbiddenMemoryFiles,
+          kForbiddenOpenMemoryFiles,
           kForbiddenResize},
          false,
          false,

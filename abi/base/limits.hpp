@@ -8,9 +8,12 @@ namespace hf {
 
 // A record's hard limit, header and envelope included (design 2.6).
 inline constexpr std::size_t kRecordBytesMax = 64 * 1024;
-// Until bulk regions carry more: body, value, merged entry and a class's state (design 2.6).
+// Inline in a record: body, value, merged entry and a class's state.
 // 48 KiB leaves a quarter of the record to keys, headers and envelopes.
 inline constexpr std::size_t kPayloadBytesMax = 48 * 1024;
+// A body above that travels as a sealed memory file beside the ring: its most, wherever a configuration says how much of
+// it is taken. A guest's memory ends at 4 GiB, and a quarter of it is more than one event should ever be.
+inline constexpr std::uint64_t kLargeBodyBytesMax = 1024ULL * 1024 * 1024;
 // What a store keeps under one key: a full payload, and around it the unit's name (400 bytes), 64 merged changes at up to
 // 32 bytes each, and the entry's head; rounded up to a page. With key and envelope it still fits a record.
 inline constexpr std::size_t kObjectBytesMax = kPayloadBytesMax + 4 * 1024;

@@ -1,6 +1,7 @@
-// The one message on the control socket (descriptor 3, SOCK_SEQPACKET) before the rings exist: supervisor to plugin, with
-// the link's descriptors as SCM_RIGHTS in the order S, P, bell to the plugin, bell to the supervisor, then the extras.
-// The plugin sends nothing on this socket; its end closes when either side dies, which the other side sees as HUP.
+// What goes over the control socket (descriptor 3, SOCK_SEQPACKET). First, before the rings exist, the attach message from
+// the supervisor, with the link's descriptors as SCM_RIGHTS in the order S, P, bell to the plugin, bell to the supervisor,
+// then the extras. Later, either way, the descriptors of large bodies, one a message, each before the record that names its
+// token. The socket closes when either side dies, which the other side sees as HUP.
 // If the supervisor dies before it is sent, the plugin reads the end of the socket and exits.
 #pragma once
 
@@ -34,5 +35,15 @@ struct AttachMessage {
     char extra_names[kExtraFdsMax][kExtraNameBytes];  // each ends with a zero byte
 };
 static_assert(std::is_trivially_copyable_v<AttachMessage> && sizeof(AttachMessage) == 40 + 16 * 24);
+
+// "HFBODY" as a little-endian number.
+inline constexpr std::uint64_t kBodyMagic = 0x0000'5944'4F42'4648ULL;
+
+// One descriptor of a large body. Tokens of one direction ascend within a generation, and none is used twice.
+struct BodyMessage {
+    std::uint64_t magic;
+    std::uint64_t token;  // not 0
+};
+static_assert(std::is_trivially_copyable_v<BodyMessage> && sizeof(BodyMessage) == 16);
 
 }  // namespace hf::layout

@@ -90,6 +90,24 @@ constexpr Rule kMemoryFiles[] = {
      "memory outside the instance's own account, and a way to execute data"},
 };
 
+// Two flags in two spellings, with and without the kernel's own bit against execution (Linux 6.3); nothing else.
+constexpr std::uint64_t kSealable = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+constexpr std::uint64_t kNoExec = 0x8;       // MFD_NOEXEC_SEAL, which older headers do not have
+constexpr std::uint64_t kExecutable = 0x10;  // MFD_EXEC
+
+constexpr Rule kOpenMemoryFiles[] = {
+    {"memfd_create", arg_lacks(1, MFD_CLOEXEC), "a memory file that a program could be given"},
+    {"memfd_create", arg_lacks(1, MFD_ALLOW_SEALING), "a memory file that can never be a body"},
+    {"memfd_create", arg_has(1, MFD_HUGETLB), "huge pages run out, and their reader gets a signal"},
+    {"memfd_create", arg_has(1, kExecutable), "a way to execute data"},
+};
+
+constexpr Rule kSealableMemoryFiles[] = {
+    {"memfd_create",
+     arg_masked(1, 0xFFFF'FFFF & ~kNoExec, kSealable),
+     "large bodies, sealed before they are passed on"},
+};
+
 constexpr Rule kResize[] = {
     {"ftruncate", kAlways, "segments and files keep the size they were given"},
     {"truncate", kAlways, "as ftruncate"},
@@ -103,6 +121,8 @@ const Rules kForbiddenFork{kFork};
 const Rules kForbiddenSockets{kSockets};
 const Rules kForbiddenRawSockets{kRawSockets};
 const Rules kForbiddenMemoryFiles{kMemoryFiles};
+const Rules kForbiddenOpenMemoryFiles{kOpenMemoryFiles};
+const Rules kAllowSealableMemoryFiles{kSealableMemoryFiles};
 const Rules kForbiddenResize{kResize};
 
 }  // namespace hf::layout

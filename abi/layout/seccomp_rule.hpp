@@ -55,11 +55,15 @@ constexpr Condition arg_is_foreign_pid(std::uint8_t arg) {
 // Forbidden to every plugin by both filters (seccomp_forbidden.cpp).
 extern const Rules kForbiddenToAll;
 // Forbidden unless a profile needs the group.
-extern const Rules kForbiddenExec;         // all but the builder
-extern const Rules kForbiddenFork;         // all but the builder
-extern const Rules kForbiddenSockets;      // all but gateways
-extern const Rules kForbiddenRawSockets;   // gateways: families beyond IP and unix
-extern const Rules kForbiddenMemoryFiles;  // all but the wasm runtime
-extern const Rules kForbiddenResize;       // all but storage, runtime and builder
+extern const Rules kForbiddenExec;        // all but the builder
+extern const Rules kForbiddenFork;        // all but the builder
+extern const Rules kForbiddenSockets;     // all but gateways
+extern const Rules kForbiddenRawSockets;  // gateways: families beyond IP and unix
+extern const Rules
+    kForbiddenMemoryFiles;  // all that make no large bodies, but for the wasm runtime
+// To those that make them: every memory file but the one kind that the last group lets through.
+extern const Rules kForbiddenOpenMemoryFiles;
+extern const Rules kAllowSealableMemoryFiles;
+extern const Rules kForbiddenResize;  // all but storage, runtime and builder
 
 }  // namespace hf::layout

@@ -101,6 +101,15 @@ bool Producer::write(const RecordHeader& header, BytesView payload, std::uint64_
     return true;
 }
 
+bool Producer::fits(std::size_t payload_bytes, std::uint64_t fill_max) {
+    const std::uint64_t need = layout::record_bytes(payload_bytes);
+    const std::uint64_t to_end = data_.size() - (tail_ & (data_.size() - 1));
+    const std::uint64_t taken = tail_ + (need > to_end ? to_end : 0) + need;
+    fill_max = std::min<std::uint64_t>(fill_max, data_.size());
+    if (taken - head_ > fill_max) look_at_head();
+    return fault_ == Fault::None && taken - head_ <= fill_max;
+}
+
 bool Producer::publish() {
     if (tail_ == published_) return false;
     published_ = tail_;

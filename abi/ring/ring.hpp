@@ -47,6 +47,8 @@ public:
     [[nodiscard]] bool write(const layout::RecordHeader& header,
                              BytesView payload,
                              std::uint64_t fill_max);
+    // Whether write() would find room for a payload of this size now.
+    [[nodiscard]] bool fits(std::size_t payload_bytes, std::uint64_t fill_max);
     // Makes everything written visible, with a full fence. False: there was nothing new.
     bool publish();
     [[nodiscard]] bool unpublished() const { return tail_ != published_; }

@@ -258,6 +258,40 @@ TEST_CASE("storage keeps what LMDB does with its open files") {
     CHECK(in_child(Kind::Placement, act).code != 0);
 }
 
+TEST_CASE(
+    "gateway and runtime make the one kind of memory file that large bodies are, and seal it") {
+    const auto act = [] {
+        const long fd = call(SYS_memfd_create,
+                             reinterpret_cast<long>("hf-test"),  // SAFETY: as the kernel wants it
+                             MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (fd < 0 || ::write(static_cast<int>(fd), "body", 4) != 4) return 1;
+        const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+        if (::fcntl(static_cast<int>(fd), F_ADD_SEALS, seals) != 0) return 2;
+        if ((::fcntl(static_cast<int>(fd), F_GET_SEALS) & seals) != seals) return 3;
+        char text[4];
+        return ::pread(static_cast<int>(fd), text, 4, 0) == 4 ? 0 : 4;
+    };
+    for (const Kind kind : {Kind::Gateway, Kind::Runtime}) {
+        CAPTURE(abi::EnumNameKind(kind));
+        CHECK(in_child(kind, act).code == 0);
+        for (const long flags : {0L,
+                                 long{MFD_CLOEXEC},
+                                 long{MFD_ALLOW_SEALING},
+                                 long{MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB},
+                                 long{MFD_CLOEXEC | MFD_ALLOW_SEALING} | 0x10}) {
+            CAPTURE(flags);
+            const End end = in_child(kind, [flags] {
+                call(SYS_memfd_create,
+                     reinterpret_cast<long>("hf-test"),
+                     flags);  // SAFETY: as above
+                return 0;
+            });
+            CHECK(end.said == "seccomp: memfd_create\n");
+        }
+    }
+    CHECK(in_child(Kind::Storage, act).said == "seccomp: memfd_create\n");
+}
+
 TEST_CASE("the runtime keeps its CPU timers") {
     const auto act = [] {
         sigevent event{};

@@ -67,6 +67,14 @@ public:
         return send_request(abi::BodyTraits<T>::enum_value, body.Union(), deadline_ns);
     }
 
+    // Large bodies (Request, Reply, Deliver, Delivered: body_token). What is being built carries the memory file `fd` of
+    // `bytes` bytes, written and sealed (abi/ring/bodies.hpp): put the answer into its body_token and `bytes` into its
+    // body_bytes, then send it. `fd` stays the caller's and may be closed once it is sent.
+    [[nodiscard]] virtual std::uint64_t carry(int fd, std::uint64_t bytes) = 0;
+    // The file that the message being handled carries, judged: sealed, and of its body_bytes. Once; invalid: it carries
+    // none. What is not taken is closed.
+    [[nodiscard]] virtual UniqueFd take_body() = 0;
+
     // Publishes what this process works on, so that a death by fault is blamed on the right request (design 2.8).
     virtual void set_current(std::uint64_t req_id) = 0;
     // Calls fn when fd is readable. Removed by unwatch or at exit.

@@ -78,6 +78,8 @@ Result<void> Session::open_loop() {
         event.events = EPOLLIN | EPOLLRDHUP;
         // Edge-triggered: each ring wakes once and need not be read each time (endpoint.hpp, awake()).
         if (fd == end_.bell_fd()) event.events |= EPOLLET;
+        // What comes there is taken when a record names it; only its end is news.
+        if (fd == control_.get()) event.events = EPOLLRDHUP;
         event.data.fd = fd;
         if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
             return fail_errno(errno, "cannot watch the link's descriptors");
@@ -131,7 +133,13 @@ bool Session::write(abi::Body type,
     return true;
 }
 
+std::uint64_t Session::carry(int fd, std::uint64_t bytes) {
+    carried_ = {++last_token_, bytes, fd};
+    return carried_.token;
+}
+
 void Session::send_reply(std::uint64_t req_id, abi::Body type, flatbuffers::Offset<void> body) {
+    const ring::Carried carried = std::exchange(carried_, {});
     const ring::OpenRequest* open = asked_.find(req_id);
     if (open == nullptr)
         blame_plugin("request " + std::to_string(req_id) + " is answered twice or was never asked");
@@ -143,6 +151,11 @@ void Session::send_reply(std::uint64_t req_id, abi::Body type, flatbuffers::Offs
         blame_plugin("the answer to " + std::string(traits.name) + " takes " +
                      std::to_string(layout::record_bytes(payload.size())) +
                      " bytes, its reply_max is " + std::to_string(traits.reply_max));
+    if (carried.token != 0 && ring::send_body(control_.get(), carried) == ring::BodySent::Full) {
+        // The supervisor takes the earlier ones with the records that name them: they must be out before this waits.
+        end_.flush();
+        (void)ring::send_body(control_.get(), carried, true);
+    }
     // The asker reserved the room; it can only be missing when the asker broke its own sum.
     if (!write(type, 0, payload, ~std::uint64_t{0}))
         blame_supervisor("no room for a reserved answer");
@@ -150,6 +163,8 @@ void Session::send_reply(std::uint64_t req_id, abi::Body type, flatbuffers::Offs
 }
 
 Result<void> Session::send_notify(abi::Body type, flatbuffers::Offset<void> body) {
+    if (std::exchange(carried_, {}).token != 0)
+        blame_plugin(std::string(abi::traits_of(type).name) + " carries no large body");
     const BytesView payload = finish(builder_, type, body, 0, 0);
     if (sizeof(layout::RecordHeader) + payload.size() > kRecordBytesMax)
         return fail(Code::Invalid,
@@ -166,6 +181,7 @@ Result<void> Session::send_notify(abi::Body type, flatbuffers::Offset<void> body
 Result<std::uint64_t> Session::send_request(abi::Body type,
                                             flatbuffers::Offset<void> body,
                                             std::int64_t deadline_ns) {
+    const ring::Carried carried = std::exchange(carried_, {});
     const abi::MessageTraits& traits = abi::traits_of(type);
     const std::uint32_t reserve = layout::reserve_bytes(traits.reply_max);
     if (reserve > credit_bytes_ - credit_used_)
@@ -175,6 +191,12 @@ Result<std::uint64_t> Session::send_request(abi::Body type,
         return fail(Code::Invalid,
                     std::string(traits.name) + " takes " + std::to_string(payload.size()) +
                         " bytes; a record holds " + std::to_string(kRecordBytesMax));
+    // What is sent beside the ring must not be there without its record.
+    if (carried.token != 0 && (!end_.out().fits(payload.size(), request_fill_max_) ||
+                               ring::send_body(control_.get(), carried) == ring::BodySent::Full)) {
+        starved_ = true;
+        return fail(Code::Busy, "the link is full");
+    }
     // Space that was read must be back with the supervisor before it can see a request that counts on it.
     if (!write(type, last_req_id_ + 1, payload, request_fill_max_)) {
         starved_ = true;
@@ -271,6 +293,7 @@ void Session::drain() {
 }
 
 void Session::batch_end(bool handled) {
+    body_.reset();
     if (handled) {
         layout::store_relaxed(end_.own().report.progress, ++progress_);
         if (configured_) plugin_.batch_done();
@@ -304,6 +327,7 @@ void Session::handle_record(const layout::RecordHeader& header, const abi::Envel
             break;
     }
     if (!welcomed_) blame_supervisor("a message before Welcome");
+    receive_body(message);
     if (message.req_id != 0) {
         handle_request(message);
         return;
@@ -313,6 +337,22 @@ void Session::handle_record(const layout::RecordHeader& header, const abi::Envel
         handle_answer(message);
     else
         plugin_.handle(message);
+}
+
+void Session::receive_body(const Message& message) {
+    body_.reset();
+    std::uint64_t token = 0;
+    std::uint64_t bytes = 0;
+    if (message.type == abi::Body::Deliver) {
+        token = message.as<abi::Deliver>().body_token();
+        bytes = message.as<abi::Deliver>().body_bytes();
+    } else if (message.type == abi::Body::Reply) {
+        token = message.as<abi::Reply>().body_token();
+        bytes = message.as<abi::Reply>().body_bytes();
+    }
+    if (token == 0) return;
+    if (const char* broken = inbox_.take(control_.get(), token, bytes, body_))
+        blame_supervisor(broken);
 }
 
 void Session::handle_request(const Message& message) {
@@ -377,7 +417,7 @@ void Session::poll(int timeout_ms) {
         if (fd == post_bell_.get()) {
             run_posted();
         } else if (fd == control_.get()) {
-            // Nothing is ever sent after the attach message: readable means that the supervisor is gone.
+            // The supervisor is gone.
             ::_exit(0);
         } else if (const auto found = watched_.find(fd); found != watched_.end()) {
             const auto fn = found->second;  // stays alive if the call unwatches itself

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "abi/base/unique_fd.hpp"
+#include "abi/ring/bodies.hpp"
 #include "abi/ring/endpoint.hpp"
 #include "abi/ring/open_table.hpp"
 #include "abi/sdk/attach.hpp"
@@ -49,6 +50,8 @@ public:
         builder_.Clear();
         return builder_;
     }
+    [[nodiscard]] std::uint64_t carry(int fd, std::uint64_t bytes) override;
+    [[nodiscard]] UniqueFd take_body() override { return std::move(body_); }
     void set_current(std::uint64_t req_id) override;
     void watch(int fd, std::function<void()> fn) override;
     void unwatch(int fd) override;
@@ -79,6 +82,7 @@ private:
 
     void greet();
     void handle_record(const layout::RecordHeader& header, const abi::Envelope& envelope);
+    void receive_body(const Message& message);
     void handle_request(const Message& message);
     void handle_answer(const Message& message);
     void configure(const Message& message);
@@ -119,6 +123,10 @@ private:
     std::uint64_t progress_ = 0;
     std::uint64_t dropped_logs_ = 0;
     BytesView record_;
+    ring::Carried carried_;  // by the message being built
+    std::uint64_t last_token_ = 0;
+    ring::BodyInbox inbox_;
+    UniqueFd body_;  // of the message being handled
     bool current_touched_ = false;
     bool starved_ = false;  // something was refused for want of room since the last batch
     bool welcomed_ = false;

@@ -63,6 +63,7 @@ struct LimitsConfig {
     Millis ready_timeout{0};
     Millis shed_deadline{0};
     Millis stall_grace{0};
+    std::uint64_t bulk_bytes = 0;  // all large bodies that are open
 };
 
 struct RestartConfig {
@@ -121,8 +122,9 @@ struct ClassConfig {
     std::uint64_t memory_max = 0;  // bytes, whole wasm pages
     std::uint64_t state_max = 0;   // bytes
     std::uint32_t concurrency = 1;
-    std::string persistence;  // "durable"
-    std::string mailbox;      // "durable", "buffered", "volatile"
+    std::string persistence;     // "durable"
+    std::string mailbox;         // "durable", "buffered", "volatile"
+    std::uint64_t body_max = 0;  // bytes, of a request and of its answer
 };
 
 struct Origin {

@@ -201,6 +201,7 @@ void Judge::fill_limits(const Values& values, Config& out) {
     limits.ready_timeout = millis(values, "ready_timeout");
     limits.shed_deadline = millis(values, "shed_deadline");
     limits.stall_grace = millis(values, "stall_grace");
+    limits.bulk_bytes = number<std::uint64_t>(values, "bulk_bytes");
 }
 
 // False after a complaint, or when there is nothing to look at.
@@ -276,6 +277,7 @@ ClassConfig Judge::read_class(const Member& member) {
     out.concurrency = number<std::uint32_t>(values, "concurrency");
     out.persistence = at(values, "persistence").text;
     out.mailbox = at(values, "mailbox").text;
+    out.body_max = number<std::uint64_t>(values, "body_max");
 
     const Value& cpu = at(values, "cpu_limit");
     const Value& wall = at(values, "wall_limit");
@@ -288,6 +290,12 @@ ClassConfig Judge::read_class(const Member& member) {
         complaints_->add(memory.place,
                          "'" + table + ".memory_max' (" + memory.text +
                              ") must be a multiple of a wasm page, 64KiB");
+    const Value& body = at(values, "body_max");
+    if (body.good && memory.good && body.number >= memory.number)
+        complaints_->add(body.given ? body.place : memory.place,
+                         "'" + table + ".body_max' (" + body.text +
+                             ") must be smaller than its memory_max (" + memory.text +
+                             "): an actor has a whole body in its memory");
     for (const Rule& rule : rules) record(table, rule.key, at(values, rule.key));
     return out;
 }

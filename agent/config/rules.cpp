@@ -17,6 +17,7 @@ constexpr std::int64_t kMinute = 60 * kSecond;
 constexpr std::int64_t kHour = 60 * kMinute;
 constexpr std::int64_t kDay = 24 * kHour;
 constexpr auto kPayload = static_cast<std::int64_t>(kPayloadBytesMax);
+constexpr auto kLargeBody = static_cast<std::int64_t>(kLargeBodyBytesMax);
 constexpr auto kHeaders = static_cast<std::int64_t>(kHeaderBytesMax);
 
 constexpr Rule kNode[] = {
@@ -51,6 +52,7 @@ constexpr Rule kLimits[] = {
     {"ready_timeout", Type::Duration, "10s", 100, 10 * kMinute},
     {"shed_deadline", Type::Duration, "30s", 100, kHour},
     {"stall_grace", Type::Duration, "2s", 10, 10 * kMinute},
+    {"bulk_bytes", Type::Size, "512MiB", kMiB, 64 * kGiB},
 };
 
 constexpr Rule kRestart[] = {{"intensity", Type::Word, "on", 0, 0, "on|off"}};
@@ -80,6 +82,8 @@ constexpr Rule kClass[] = {
     {"concurrency", Type::Count, "1", 1, 1},
     {"persistence", Type::Word, "durable", 0, 0, "durable"},
     {"mailbox", Type::Word, "durable", 0, 0, "durable|buffered|volatile"},
+    // Up to the least of it a body lies in the record.
+    {"body_max", Type::Size, "48KiB", kPayload, kLargeBody},
 };
 
 constexpr FixedTable kFixed[] = {{"node", kNode},
@@ -104,7 +108,7 @@ constexpr Rule kDrainSlot[] = {kUse, kBinary, kPolicy};
 constexpr Rule kGatewayHttp[] = {
     {"header_bytes_max", Type::Size, "12KiB", 256, kHeaders},
     {"header_count_max", Type::Count, "100", 1, 1000},
-    {"body_bytes_max", Type::Size, "48KiB", 0, kPayload},
+    {"body_bytes_max", Type::Size, "48KiB", 0, kLargeBody},
     {"target_bytes_max", Type::Size, "8KiB", 64, 8 * kKiB},
     {"connections_max", Type::Count, "10000", 1, 1'000'000},
     {"requests_open_max", Type::Count, "1024", 1, 65536},
@@ -122,6 +126,7 @@ constexpr Rule kGatewayHttp[] = {
     {"ping_interval", Type::Duration, "30s", 10, kDay},
     {"pong_timeout", Type::Duration, "20s", 10, kDay},
     {"close_timeout", Type::Duration, "5s", 10, kDay},
+    {"bodies_memory_max", Type::Size, "512MiB", kMiB, 64 * kGiB},
     // Opened by the daemon, which may read what an instance's user may not.
     {"tls_certificate", Type::Path},
     {"tls_key", Type::Path},

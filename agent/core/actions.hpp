@@ -7,6 +7,7 @@
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/handle.hpp"
+#include "agent/core/attachment.hpp"
 #include "agent/core/records.hpp"
 #include "agent/core/types.hpp"
 
@@ -100,6 +101,7 @@ struct Deliver {
     Bytes event;  // a copy: the core keeps its own until the event is decided
     Time deadline = 0;
     std::uint64_t trace = 0;
+    AttachmentRef attached = nullptr;  // what event's last, empty field stands for
 };
 // The event that waits for its call `n` goes on.
 struct Resume {
@@ -180,6 +182,7 @@ struct ReplyOut {
     Bytes headers;
     Bytes body;
     std::string text;
+    AttachmentRef attached = nullptr;  // the body, when it is large
 };
 // Answers a SocketMessageIn.
 struct SocketTaken {

@@ -55,7 +55,8 @@ Units::Units(Env& env, StoreClient& store, Supervision& supervision)
       journal_(env,
                {[this](const JournalItem& item, bool last) { return offer_journalled(item, last); },
                 [this](ReplyOut reply) { emit_reply(std::move(reply)); },
-                [this](const JournalItem& item) { journal_settled(item); }}) {}
+                [this](const JournalItem& item) { journal_settled(item); }}),
+      bulk_(env.config.limits.bulk_bytes) {}
 
 void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
     incarnation_ = incarnation;
@@ -122,6 +123,7 @@ void Units::request(const RequestIn& request) {
     mail.event = request.event;
     mail.deadline = latest(request.deadline);
     mail.trace = request.trace;
+    mail.attached = request.attached;
     if (auto refusal = admit(request.class_name, request.name, std::move(mail)))
         refuse(request.from, request.req_id, std::move(*refusal));
 }
@@ -137,6 +139,10 @@ std::optional<Refusal> Units::admit(const std::string& class_name,
                        "no class named '" + class_name + "' is deployed here"};
     const auto key = actor_unit(env_.config.tenant, class_name, name);
     if (!key) return Refusal{ReplyReason::BadName, key.error().message};
+    if (mail.attached != nullptr && mail.attached->bytes() > spec->body_bytes_max)
+        return Refusal{ReplyReason::TooLarge,
+                       "the body is larger than body_max = " +
+                           std::to_string(spec->body_bytes_max) + " bytes of class " + class_name};
     Unit* unit = unit_named(*key);
     if (unit == nullptr) {
         if (auto refusal = no_room_for(mail)) return refusal;
@@ -161,6 +167,13 @@ std::optional<Refusal> Units::no_room_for(const Mail& mail) const {
     if (accepted_bytes_ + mail.event.size() > limits.accepted_bytes)
         return Refusal{ReplyReason::Busy,
                        "the node's open events take as many bytes as limits.accepted_bytes allows"};
+    if (mail.attached == nullptr) return std::nullopt;
+    if (mail.attached->bytes() > limits.bulk_bytes)
+        return Refusal{ReplyReason::TooLarge,
+                       "the body is larger than limits.bulk_bytes = " +
+                           std::to_string(limits.bulk_bytes) + " bytes"};
+    if (std::string why = bulk_.no_room_for(mail.attached->bytes()); !why.empty())
+        return Refusal{ReplyReason::Busy, std::move(why)};
     return std::nullopt;
 }
 
@@ -177,6 +190,7 @@ std::optional<Refusal> Units::admit_to(Unit& unit, Mail mail) {
 void Units::push(Unit& unit, Mail mail) {
     mail.waiting.event = ++last_event_;
     mail.waiting.bytes = mail.event.size();
+    if (mail.attached != nullptr) mail.held = bulk_.hold(mail.attached);
     ++env_.stats.accepted;
     ++accepted_;
     accepted_bytes_ += mail.waiting.bytes;

@@ -35,7 +35,14 @@ void Units::emit_reply(ReplyOut reply) {
     if (reply.text.size() > kReplyTextBytes)
         reply.text.replace(kReplyTextBytes - 3, std::string::npos, "...");
     supervision_.told(reply.to);
+    // One that is gone will not say that it is done with it.
+    if (reply.attached != nullptr && supervision_.find(reply.to) != nullptr)
+        bulk_.lend(reply.to, reply.req_id, reply.attached);
     env_.emit(std::move(reply));
+}
+
+void Units::body_released(const BodyReleasedIn& event) {
+    if (!bulk_.released(event.from, event.req_id)) ++env_.stats.stale_messages;
 }
 
 void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {

@@ -9,6 +9,7 @@
 #include "abi/base/bytes.hpp"
 #include "abi/base/handle.hpp"
 #include "agent/core/actions.hpp"
+#include "agent/core/attachment.hpp"
 #include "agent/core/records.hpp"
 #include "agent/core/types.hpp"
 
@@ -61,6 +62,13 @@ struct RequestIn {
     Time deadline = 0;
     std::uint64_t trace = 0;
     bool later = false;  // the client is content with 202 (`Prefer: respond-async`)
+    AttachmentRef attached =
+        nullptr;  // the body, when it is large: event's last field is empty then
+};
+// The large body that answered this request is not needed any more.
+struct BodyReleasedIn {
+    Handle from;
+    std::uint64_t req_id = 0;
 };
 // A client wants a WebSocket. Answered by a Reply, 101 accepts.
 struct SocketOpenedIn {
@@ -170,6 +178,8 @@ struct DeliveredIn {
     std::vector<SocketWish> sockets;
     bool passivate = false;
     std::optional<CallWish> call;  // status Calling
+    AttachmentRef reply_attached =
+        nullptr;  // the reply's body, when it is large: reply_body is empty then
 };
 struct CheckpointedIn {
     Handle from;
@@ -268,6 +278,7 @@ using Event = std::variant<Tick,
                            RollbackCommand,
                            ResetCommand,
                            StartNode,
-                           StopNode>;
+                           StopNode,
+                           BodyReleasedIn>;
 
 }  // namespace hf::core

@@ -17,6 +17,7 @@ void Units::accept_later(const RequestIn& request, const ClassSpec& spec) {
     Mail mail;
     mail.event = request.event;
     mail.trace = request.trace;
+    mail.attached = request.attached;
     if (spec.mailbox == Mailbox::Buffered) {
         mail.waiting.origin = FromBuffered{};
         if (auto refusal = admit(request.class_name, request.name, std::move(mail)))
@@ -29,6 +30,12 @@ void Units::accept_later(const RequestIn& request, const ClassSpec& spec) {
     }
     if (auto refusal = no_room_for(mail))
         return refuse(request.from, request.req_id, std::move(*refusal));
+    if (request.attached != nullptr)
+        return refuse(request.from,
+                      request.req_id,
+                      {ReplyReason::TooLarge,
+                       "a request accepted for later has a body of at most " +
+                           std::to_string(kPayloadBytesMax) + " bytes"});
     if (request.event.size() > kPayloadBytesMax + kHeaderBytesMax - kMessageIdHeaderBytes)
         return refuse(request.from,
                       request.req_id,

@@ -15,6 +15,7 @@ constexpr std::uint8_t kPoisonDeaths =
 constexpr std::size_t kObjectHeadBytes = 1024;
 constexpr std::size_t kSendsMax = 32;       // messages of one event (guest ABI v1)
 constexpr std::uint16_t kAttemptsMax = 16;  // deliveries of one event, whatever ended them
+constexpr std::uint32_t kRetryAfterMs = 1000;
 }  // namespace
 
 void Units::want_place(Unit& unit) {
@@ -196,6 +197,7 @@ void Units::send_next(Unit& unit) {
     deliver.event = mail.event;
     deliver.deadline = mail.deadline;
     deliver.trace = mail.trace;
+    deliver.attached = mail.attached;
     unit.running = std::move(mail);
     env_.emit(std::move(deliver));
 }
@@ -226,13 +228,14 @@ void Units::put_output(Unit& unit,
     output.waiting = mail.waiting;
     output.needs = unit.last_ordinal;
     output.reply = std::move(reply);
+    if (output.reply.attached != nullptr) output.held = bulk_.hold(output.reply.attached);
     output.sockets = std::move(sockets);
     unit.outputs.push_back(std::move(output));
     pump(unit);
 }
 
 // What an event leaves must fit the log: an honest runtime refuses the guest long before.
-std::string Units::broken_bound(const DeliveredIn& event) const {
+std::string Units::broken_bound(const Unit& unit, const DeliveredIn& event) const {
     std::size_t bytes = event.changes.size();
     for (const MessageWish& send : event.sends)
         bytes += send.target.size() + send.method.size() + send.payload.size();
@@ -241,7 +244,24 @@ std::string Units::broken_bound(const DeliveredIn& event) const {
     if (event.sends.size() > kSendsMax) return "more sends were answered than one event may make";
     if (event.status == DeliverStatus::Calling && !event.call)
         return "an event waits for a call that was not named";
+    if (event.reply_attached != nullptr) {
+        if (kind_of(unit.running->waiting.origin) != EventKind::Http)
+            return "an event that is no request was answered with a large body";
+        if (event.reply_attached->bytes() > env_.config.classes[unit.class_index].body_bytes_max)
+            return "an answer larger than its class's body_max was given";
+    }
     return "";
+}
+
+// True: the answer's large body finds no room. The event did not happen then, and the memory that says so goes.
+bool Units::lacks_room(Unit& unit, DeliveredIn& event) {
+    if (event.status != DeliverStatus::Ok || event.reply_attached == nullptr) return false;
+    std::string why = bulk_.no_room_for(event.reply_attached->bytes());
+    if (why.empty()) return false;
+    event.status = DeliverStatus::Limit;
+    event.error = std::move(why);
+    go_cold(unit, true);
+    return true;
 }
 
 // The entry that an event which ended well adds to the log, empty when it changed nothing.
@@ -274,7 +294,7 @@ void Units::delivered(DeliveredIn& event) {
         go_cold(*unit, false);
         return pump(*unit);
     }
-    if (const std::string broken = broken_bound(event); !broken.empty()) {
+    if (const std::string broken = broken_bound(*unit, event); !broken.empty()) {
         supervision_.answered_badly(event.from, broken, false);
         ++unit->running->deaths;  // it ends this runtime, and the unit leaves before that is seen
         go_cold(*unit, true);
@@ -292,6 +312,7 @@ void Units::delivered(DeliveredIn& event) {
             " messages of this actor are not applied yet";
         go_cold(*unit, true);
     }
+    const bool busy = lacks_room(*unit, event);
     ReplyOut reply;
     reply.reason = ReplyReason::ActorFailed;
     switch (event.status) {
@@ -304,7 +325,8 @@ void Units::delivered(DeliveredIn& event) {
             break;
         }
         case DeliverStatus::Limit:
-            reply.reason = ReplyReason::ActorLimit;
+            reply.reason = busy ? ReplyReason::Busy : ReplyReason::ActorLimit;
+            if (busy) reply.retry_after_ms = kRetryAfterMs;
             [[fallthrough]];
         default:
             reply.text = std::move(event.error);
@@ -337,6 +359,9 @@ ReplyOut Units::reply_of(const Mail& mail, DeliveredIn& event) {
     reply.status = event.reply_status;
     reply.headers = std::move(event.reply_headers);
     reply.body = std::move(event.reply_body);
+    // Nobody else hears it.
+    if (std::holds_alternative<FromRequest>(mail.waiting.origin))
+        reply.attached = std::move(event.reply_attached);
     return reply;
 }
 

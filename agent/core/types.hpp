@@ -69,6 +69,7 @@ struct ClassSpec {
     std::int64_t wall_limit = 5 * kSecond;
     std::uint32_t state_bytes_max = 48 * 1024;
     Mailbox mailbox = Mailbox::Durable;
+    std::uint64_t body_bytes_max = 48 * 1024;  // of a request and of its answer
 };
 
 // Every bound of the core, with its default. The configuration room fills it from agent.toml.
@@ -105,6 +106,7 @@ struct Limits {
     Time hold_idle = 3600 * kSecond;
     std::uint32_t swap_answers = 64;
     Time swap_window = 2 * kSecond;
+    std::uint64_t bulk_bytes = 512ULL << 20U;  // of all large bodies that are open
 };
 
 struct Config {

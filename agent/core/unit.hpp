@@ -12,6 +12,7 @@
 
 #include "agent/core/actions.hpp"
 #include "agent/core/alarms.hpp"
+#include "agent/core/bulk.hpp"
 #include "agent/core/events.hpp"
 #include "agent/core/fold.hpp"
 #include "agent/core/records.hpp"
@@ -96,6 +97,8 @@ struct Mail {
     std::uint16_t attempt = 1;
     std::uint8_t deaths = 0;    // runtimes that died of a fault with this as current
     std::vector<UnitId> chain;  // units that wait for this event, the first caller first
+    AttachmentRef attached;     // a large body: kept until the event is decided, it may run again
+    Bulk::Held held;
 };
 
 // The running event waits: first for everything before it to be stored, then for the answer.
@@ -118,6 +121,7 @@ struct Output {
     std::uint64_t needs = 0;  // the ordinal of the last entry that must be stored first
     ReplyOut reply;
     std::vector<SocketWish> sockets;
+    Bulk::Held held;  // reply's large body
 };
 
 // An entry not stored yet. `ordinal` counts the entries of this hold in memory; seq is given when it is sent.

@@ -24,6 +24,7 @@
 #include <unordered_map>
 
 #include "agent/core/alarms.hpp"
+#include "agent/core/bulk.hpp"
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
 #include "agent/core/journal.hpp"
@@ -61,6 +62,7 @@ public:
     void socket_message(SocketMessageIn& event);
     void socket_closed(const SocketClosedIn& event);
     void gateway_gone(Handle gateway);
+    void body_released(const BodyReleasedIn& event);
     void activated(const ActivatedIn& event);
     void delivered(DeliveredIn& event);
     void checkpointed(CheckpointedIn& event);
@@ -80,6 +82,7 @@ public:
     [[nodiscard]] std::size_t accepted_open() const { return accepted_; }
     [[nodiscard]] const Alarms& alarms() const { return alarms_; }
     [[nodiscard]] const Journal& journal() const { return journal_; }
+    [[nodiscard]] const Bulk& bulk() const { return bulk_; }
     [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }
     [[nodiscard]] const std::unordered_map<UnitId, std::unique_ptr<Unit>>& all() const {
         return units_;
@@ -222,7 +225,8 @@ private:
     void leave_runtime(Unit& unit, bool tell_runtime);
     void go_cold(Unit& unit, bool tell_runtime);
     void send_resume(Unit& unit);
-    [[nodiscard]] std::string broken_bound(const DeliveredIn& event) const;
+    [[nodiscard]] std::string broken_bound(const Unit& unit, const DeliveredIn& event) const;
+    [[nodiscard]] bool lacks_room(Unit& unit, DeliveredIn& event);
     [[nodiscard]] LogEntry entry_of(Unit& unit, const Mail& mail, DeliveredIn& event);
     [[nodiscard]] static ReplyOut reply_of(const Mail& mail, DeliveredIn& event);
     void give_up(Unit& unit, const Mail& mail, ReplyOut& reply);
@@ -249,6 +253,7 @@ private:
     Alarms alarms_;
     Journal journal_;
     Sockets sockets_;
+    Bulk bulk_;
     std::multimap<Time, std::pair<UnitId, std::string>> offers_later_;  // (sender, target)
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;
     std::unordered_map<std::string, UnitId> by_key_;

@@ -200,7 +200,8 @@ void Daemon::configure(Link& link) {
                                                 static_cast<std::uint32_t>(wasm.state_max),
                                                 static_cast<std::uint32_t>(wasm.memory_max / kPage),
                                                 us(wasm.cpu_limit),
-                                                us(wasm.wall_limit)));
+                                                us(wasm.wall_limit),
+                                                wasm.body_max));
         }
     }
     const auto policy = fbb.CreateString(link.build.policy);

@@ -263,6 +263,8 @@ json Daemon::status_json() const {
             {"open_events", core_->units().accepted_open()},
             {"units", core_->units().size()},
             {"journal", journal_json()},
+            {"bulk",
+             {{"bodies", core_->units().bulk().count()}, {"bytes", core_->units().bulk().bytes()}}},
             {"stats",
              {{"refused_busy", stats.refused_busy},
               {"deadline", stats.deadline},

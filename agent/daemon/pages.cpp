@@ -100,6 +100,8 @@ constexpr Described kOthers[] = {
     {"holdfast_journal_waiting", "Requests accepted for later and not applied yet."},
     {"holdfast_journal_bytes", "And their bytes."},
     {"holdfast_events_open", "Events accepted and not yet answered."},
+    {"holdfast_bulk_bodies", "Large bodies that are open: of events, of answers on their way."},
+    {"holdfast_bulk_bytes", "And their bytes."},
     {"holdfast_ready", "1 while the node serves, as /readyz says."},
     {"holdfast_uptime_seconds", "Since holdfastd was started."},
     {"holdfast_bad_builds", "Builds remembered as bad, not chosen again by themselves."},
@@ -157,6 +159,9 @@ std::string Daemon::metrics_page() {
         .set(static_cast<std::int64_t>(core_->units().journal().size()));
     registry_.gauge("holdfast_journal_bytes")
         .set(static_cast<std::int64_t>(core_->units().journal().bytes()));
+    const core::Bulk& bulk = core_->units().bulk();
+    registry_.gauge("holdfast_bulk_bodies").set(static_cast<std::int64_t>(bulk.count()));
+    registry_.gauge("holdfast_bulk_bytes").set(static_cast<std::int64_t>(bulk.bytes()));
     registry_.gauge("holdfast_ready").set(core_->ready() ? 1 : 0);
     registry_.gauge("holdfast_uptime_seconds").set((monotonic_ns() - started_) / core::kSecond);
     const auto& supervision = core_->supervision();

@@ -195,6 +195,7 @@ Result<core::Config> core_config(const config::Config& config,
     limits.place_deadline = ns(config.limits.place_deadline);
     limits.swap_answers = config.swap.answers;
     limits.swap_window = ns(config.swap.window);
+    limits.bulk_bytes = config.limits.bulk_bytes;
 
     for (const auto& [slot, plugin] : config.plugins) {
         core::SlotSpec spec;
@@ -221,6 +222,7 @@ Result<core::Config> core_config(const config::Config& config,
         spec.state_bytes_max = static_cast<std::uint32_t>(wasm.state_max);
         if (wasm.mailbox == "buffered") spec.mailbox = core::Mailbox::Buffered;
         if (wasm.mailbox == "volatile") spec.mailbox = core::Mailbox::Volatile;
+        spec.body_bytes_max = wasm.body_max;
         out.classes.push_back(std::move(spec));
     }
     return out;

@@ -30,17 +30,21 @@ Sent LinkChannel::send(abi::Body type,
                        std::uint64_t reply_to,
                        std::int64_t deadline_ns,
                        std::uint64_t trace_id) {
+    Carried carried = std::exchange(carried_, {});
     builder_.Finish(
         abi::CreateEnvelope(
             builder_, seq_ + 1, reply_to, generation_, deadline_ns, trace_id, type, body),
         abi::EnvelopeIdentifier());
     const BytesView payload{builder_.GetBufferPointer(), builder_.GetSize()};
     if (sizeof(layout::RecordHeader) + payload.size() > kRecordBytesMax) return Sent::TooLarge;
-    if (reply_to != 0) return send_answer(type, payload, reply_to);
-    return send_in_order(type, payload, req_id);
+    if (reply_to != 0) return send_answer(type, payload, reply_to, std::move(carried));
+    return send_in_order(type, payload, req_id, std::move(carried));
 }
 
-Sent LinkChannel::send_answer(abi::Body type, BytesView payload, std::uint64_t reply_to) {
+Sent LinkChannel::send_answer(abi::Body type,
+                              BytesView payload,
+                              std::uint64_t reply_to,
+                              Carried carried) {
     const ring::OpenRequest* open = asked_.find(reply_to);
     HF_CHECK(open != nullptr, "an answer to a request that the instance has not open");
     HF_CHECK(abi::traits_of(static_cast<abi::Body>(open->type)).reply == type,
@@ -48,29 +52,32 @@ Sent LinkChannel::send_answer(abi::Body type, BytesView payload, std::uint64_t r
     if (layout::record_bytes(payload.size()) > open->reserved) return Sent::TooLarge;
     const std::uint32_t reserved = open->reserved;
     asked_.erase(reply_to);
-    if (answers_.empty() && write(type, 0, payload, kWholeRing)) {
+    if (answers_.empty() && write(type, 0, payload, kWholeRing, carried)) {
         peer_credit_used_ -= reserved;
         return Sent::Now;
     }
     answers_bytes_ += payload.size();
-    answers_.push_back({reserved, type, Bytes(payload.begin(), payload.end())});
+    answers_.push_back({reserved, type, Bytes(payload.begin(), payload.end()), std::move(carried)});
     return Sent::Queued;
 }
 
-Sent LinkChannel::send_in_order(abi::Body type, BytesView payload, std::uint64_t req_id) {
+Sent LinkChannel::send_in_order(abi::Body type,
+                                BytesView payload,
+                                std::uint64_t req_id,
+                                Carried carried) {
     const abi::MessageTraits& traits = abi::traits_of(type);
     HF_CHECK((req_id != 0) == traits.request, "a request has an id and nothing else has one");
     HF_CHECK(req_id == 0 || table_.find(req_id) == nullptr, "a request id that is open already");
     const std::uint32_t reserve = traits.request ? layout::reserve_bytes(traits.reply_max) : 0;
     const bool now = queue_.empty() && reserve <= credit_ - credit_used_ &&
-                     write(type, req_id, payload, fill_max_);
+                     write(type, req_id, payload, fill_max_, carried);
     if (now) {
         credit_used_ += reserve;
     } else {
         if (queue_.size() >= kQueueRecordsMax || queue_bytes_ + payload.size() > kQueueBytesMax)
             return Sent::Busy;
         queue_bytes_ += payload.size();
-        queue_.push_back({req_id, type, Bytes(payload.begin(), payload.end())});
+        queue_.push_back({req_id, type, Bytes(payload.begin(), payload.end()), std::move(carried)});
     }
     if (req_id != 0)
         table_.insert({req_id,
@@ -83,7 +90,15 @@ Sent LinkChannel::send_in_order(abi::Body type, BytesView payload, std::uint64_t
 bool LinkChannel::write(abi::Body type,
                         std::uint64_t req_id,
                         BytesView payload,
-                        std::uint64_t fill_max) {
+                        std::uint64_t fill_max,
+                        const Carried& carried) {
+    // A descriptor goes before its record, and never without it. Where nobody reads any more neither matters.
+    if (carried.token != 0 &&
+        (!end_.out().fits(payload.size(), fill_max) ||
+         ring::send_body(control_.get(),
+                         {carried.token, carried.body->bytes(), carried.body->fd()}) ==
+             ring::BodySent::Full))
+        return false;
     const layout::RecordHeader header{
         static_cast<std::uint32_t>(payload.size()), static_cast<std::uint16_t>(type), 0, req_id};
     if (!end_.out().write(header, payload, fill_max)) return false;
@@ -102,7 +117,7 @@ bool LinkChannel::pump_answers() {
     while (!answers_.empty()) {
         WaitingAnswer& first = answers_.front();
         renumber(first.payload);
-        if (!write(first.type, 0, first.payload, kWholeRing)) return false;
+        if (!write(first.type, 0, first.payload, kWholeRing, first.carried)) return false;
         peer_credit_used_ -= first.reserved;
         answers_bytes_ -= first.payload.size();
         answers_.pop_front();
@@ -126,7 +141,7 @@ bool LinkChannel::pump_one() {
         const std::uint32_t reserve = open != nullptr ? open->reserved : 0;
         if (reserve > credit_ - credit_used_) return false;
         renumber(first.payload);
-        if (!write(first.type, first.req_id, first.payload, fill_max_)) return false;
+        if (!write(first.type, first.req_id, first.payload, fill_max_, first.carried)) return false;
         if (open != nullptr) {
             open->state = kSent;
             credit_used_ += reserve;
@@ -152,13 +167,14 @@ Result<std::size_t> LinkChannel::take(std::size_t budget,
         if (next == ring::Consumer::Next::Faulty) return fault(ring::text_of(end_.in().fault()));
         const abi::Envelope* envelope = checker_.check(header, payload);
         if (envelope == nullptr) return fault(verify::text_of(checker_.reason()));
-        const Received received{header.req_id,
-                                envelope->reply_to(),
-                                envelope->trace_id(),
-                                envelope->deadline_ns(),
-                                envelope->body_type(),
-                                envelope->body()};
+        Received received{header.req_id,
+                          envelope->reply_to(),
+                          envelope->trace_id(),
+                          envelope->deadline_ns(),
+                          envelope->body_type(),
+                          envelope->body()};
         ++count;
+        if (const char* broken = receive_body(received)) return fault(broken);
         switch (accept(received, payload.size())) {
             case Accepted::Yes:
                 handler(received);
@@ -185,6 +201,29 @@ Result<void> LinkChannel::drain_final(const std::function<void(const Received&)>
     HF_ASSIGN(const std::size_t count, take(final_records_max_, handler));
     (void)count;
     return {};
+}
+
+// The descriptor that the record names, judged, or the rule that is broken.
+const char* LinkChannel::receive_body(Received& received) {
+    std::uint64_t token = 0;
+    std::uint64_t bytes = 0;
+    if (received.type == abi::Body::Request) {
+        const auto& request = received.as<abi::Request>();
+        token = request.body_token();
+        bytes = request.body_bytes();
+        if (token != 0 && request.durable()) return "a durable request with a large body";
+    } else if (received.type == abi::Body::Delivered) {
+        const auto& delivered = received.as<abi::Delivered>();
+        token = delivered.body_token();
+        bytes = delivered.body_bytes();
+        if (token != 0 && delivered.reply_body() != nullptr && delivered.reply_body()->size() != 0)
+            return "an answer with two bodies";
+    }
+    if (token == 0) return nullptr;
+    UniqueFd file;
+    if (const char* broken = inbox_.take(control_.get(), token, bytes, file)) return broken;
+    received.attached = std::make_shared<const SealedBody>(std::move(file), bytes);
+    return nullptr;
 }
 
 LinkChannel::Accepted LinkChannel::accept(const Received& received, std::size_t payload_bytes) {

@@ -19,6 +19,7 @@
 #include "abi/base/limits.hpp"
 #include "abi/base/result.hpp"
 #include "abi/base/unique_fd.hpp"
+#include "agent/core/attachment.hpp"
 #include "envelope_generated.h"
 
 namespace hf::port {
@@ -49,6 +50,18 @@ private:
     std::unique_ptr<State> state_;
 };
 
+// A large body: its descriptor was judged when it came in, and nobody can change what is behind it. Never mapped or read
+// here, only passed on; closed with its last owner.
+class SealedBody final : public core::Attachment {
+public:
+    SealedBody(UniqueFd file, std::uint64_t bytes)
+        : core::Attachment(bytes), file_(std::move(file)) {}
+    [[nodiscard]] int fd() const { return file_.get(); }
+
+private:
+    UniqueFd file_;
+};
+
 // A verified record from the instance; pointers stay good until the handler returns.
 struct Received {
     std::uint64_t req_id =
@@ -58,6 +71,7 @@ struct Received {
     std::int64_t deadline_ns = 0;
     abi::Body type = abi::Body::NONE;
     const void* body = nullptr;
+    std::shared_ptr<const SealedBody> attached = nullptr;  // what its body_token names
     template <class T>
     [[nodiscard]] const T& as() const {
         // SAFETY: drain() verified the record and that `type` names the table.
@@ -89,6 +103,8 @@ public:
     [[nodiscard]] virtual int control_fd() const = 0;  // HUP is a secondary sign of death
 
     virtual flatbuffers::FlatBufferBuilder& builder() = 0;
+    // What is being built carries `body`: the answer is its body_token, and the next request or reply takes it along.
+    [[nodiscard]] virtual std::uint64_t carry(std::shared_ptr<const SealedBody> body) = 0;
     // A request of ours; req_id is the caller's, unique in this generation. Reserves the type's reply_max of P.
     template <class T>
     Sent request(std::uint64_t req_id,
@@ -113,7 +129,7 @@ public:
 
     // Hands over up to `budget` records. More waits when it returns true. A broken rule is a failure whose message names
     // the rule; the channel then hands over nothing more. Replies to ids never asked are such a failure, so is a second
-    // answer, a message not allowed for the kind, a gap in seq, a wrong generation.
+    // answer, a message not allowed for the kind, a gap in seq, a wrong generation, a large body that is not one.
     virtual Result<bool> drain(std::size_t budget,
                                const std::function<void(const Received&)>& handler) = 0;
     // Drains what a dead peer published, without budget.

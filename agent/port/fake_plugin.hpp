@@ -34,6 +34,7 @@ public:
         return fbb_;
     }
     void hang_up() { control_.reset(); }
+    [[nodiscard]] int control_fd() const { return control_.get(); }
 
     template <class T>
     bool send(flatbuffers::Offset<T> body, const Lies& lies = {}, bool flush = true) {

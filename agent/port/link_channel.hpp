@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "abi/layout/atomics.hpp"
 #include "abi/layout/attach.hpp"
+#include "abi/ring/bodies.hpp"
 #include "abi/ring/endpoint.hpp"
 #include "abi/ring/open_table.hpp"
 #include "abi/verify/verify.hpp"
@@ -48,6 +50,10 @@ public:
           final_records_max_(from_plugin.ring_bytes / layout::kRecordAlign),
           builder_(kBuilderBytes) {}
 
+    ~LinkChannel() override { ring::discard_bodies(control_.get()); }
+    LinkChannel(const LinkChannel&) = delete;
+    LinkChannel& operator=(const LinkChannel&) = delete;
+
     UniqueFd take_plugin_end() override { return std::move(plugin_.control); }
     Result<void> attach(const std::vector<std::pair<std::string, int>>& extra) override;
     [[nodiscard]] int bell_fd() const override { return end_.bell_fd(); }
@@ -56,6 +62,10 @@ public:
     flatbuffers::FlatBufferBuilder& builder() override {
         builder_.Clear();
         return builder_;
+    }
+    [[nodiscard]] std::uint64_t carry(std::shared_ptr<const SealedBody> body) override {
+        carried_ = {++last_token_, std::move(body)};
+        return carried_.token;
     }
     void flush() override {
         pump();
@@ -100,10 +110,15 @@ protected:
               std::uint64_t trace_id) override;
 
 private:
+    struct Carried {
+        std::uint64_t token = 0;  // 0: none
+        std::shared_ptr<const SealedBody> body = nullptr;
+    };
     struct Waiting {
         std::uint64_t req_id;
         abi::Body type;
         Bytes payload;
+        Carried carried;
     };
 
     // An answer for which S has no room yet; its reservation lasts until it is written, so peer_credit_ bounds them all.
@@ -111,11 +126,17 @@ private:
         std::uint32_t reserved;
         abi::Body type;
         Bytes payload;
+        Carried carried;
     };
 
-    Sent send_answer(abi::Body type, BytesView payload, std::uint64_t reply_to);
-    Sent send_in_order(abi::Body type, BytesView payload, std::uint64_t req_id);
-    bool write(abi::Body type, std::uint64_t req_id, BytesView payload, std::uint64_t fill_max);
+    Sent send_answer(abi::Body type, BytesView payload, std::uint64_t reply_to, Carried carried);
+    Sent send_in_order(abi::Body type, BytesView payload, std::uint64_t req_id, Carried carried);
+    bool write(abi::Body type,
+               std::uint64_t req_id,
+               BytesView payload,
+               std::uint64_t fill_max,
+               const Carried& carried);
+    const char* receive_body(Received& received);
     void pump();
     bool pump_answers();
     bool pump_one();
@@ -159,6 +180,9 @@ private:
     std::size_t queue_bytes_ = 0;
     std::size_t abandoned_ = 0;
     std::uint64_t late_answers_ = 0;
+    Carried carried_;  // by the message being built
+    std::uint64_t last_token_ = 0;
+    ring::BodyInbox inbox_;
     const char* rule_ = "";
     std::optional<Error> failed_;
 };

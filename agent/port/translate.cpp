@@ -26,6 +26,17 @@ flatbuffers::Offset<flatbuffers::String> string_of(flatbuffers::FlatBufferBuilde
     return from.empty() ? 0 : fbb.CreateString(from);
 }
 
+// What a message carries beside its record: token and size, zeroes when it carries nothing.
+struct Token {
+    std::uint64_t token = 0;
+    std::uint64_t bytes = 0;
+};
+Token carry(Channel& channel, const core::AttachmentRef& attached) {
+    if (attached == nullptr) return {};
+    // SAFETY: the core only has handles that to_event gave it, which are of this class.
+    return {channel.carry(std::static_pointer_cast<const SealedBody>(attached)), attached->bytes()};
+}
+
 core::Outcome outcome_of(abi::Outcome outcome) {
     switch (outcome) {
         case abi::Outcome::Applied:
@@ -96,6 +107,7 @@ core::Event delivered(Handle from, const Received& record) {
     event.reply_headers = bytes(table.reply_headers());
     event.reply_body = bytes(table.reply_body());
     event.replied = table.replied();
+    event.reply_attached = record.attached;
     event.changes = bytes(table.changes());
     event.passivate = table.passivate();
     if (table.alarm() != nullptr)
@@ -260,11 +272,19 @@ Sent send(Channel& channel, const core::Deliver& action, std::int64_t wall_now_m
     static_assert(static_cast<int>(core::EventKind::Entity) ==
                   static_cast<int>(abi::EventKind::Entity));
     const auto kind = static_cast<abi::EventKind>(action.kind);
-    return channel.request(
-        action.op,
-        abi::CreateDeliver(fbb, action.activation, &id, action.attempt, kind, event, wall_now_ms),
-        action.deadline,
-        action.trace);
+    const Token body = carry(channel, action.attached);
+    return channel.request(action.op,
+                           abi::CreateDeliver(fbb,
+                                              action.activation,
+                                              &id,
+                                              action.attempt,
+                                              kind,
+                                              event,
+                                              wall_now_ms,
+                                              body.token,
+                                              body.bytes),
+                           action.deadline,
+                           action.trace);
 }
 
 Sent send(Channel& channel, const core::Resume& action) {
@@ -336,10 +356,17 @@ Sent send(Channel& channel, const core::ReplyOut& action) {
     static_assert(static_cast<int>(core::ReplyReason::Internal) ==
                   static_cast<int>(abi::ReplyReason::Internal));
     const auto reason = static_cast<abi::ReplyReason>(action.reason);
-    return channel.reply(
-        action.req_id,
-        abi::CreateReply(
-            fbb, action.status, reason, action.retry_after_ms, headers, body, sentence));
+    const Token large = carry(channel, action.attached);
+    return channel.reply(action.req_id,
+                         abi::CreateReply(fbb,
+                                          action.status,
+                                          reason,
+                                          action.retry_after_ms,
+                                          headers,
+                                          body,
+                                          sentence,
+                                          large.token,
+                                          large.bytes));
 }
 
 Sent send(Channel& channel, const core::SocketTaken& action) {
@@ -429,8 +456,11 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
             event.deadline = record.deadline_ns;
             event.trace = record.trace_id;
             event.later = table.durable();
+            event.attached = record.attached;
             return event;
         }
+        case abi::Body::BodyReleased:
+            return core::BodyReleasedIn{from, record.as<abi::BodyReleased>().request_id()};
         case abi::Body::Got:
             return got(from, record);
         case abi::Body::Stored:

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "abi/ring/bodies.hpp"
 #include "plugins/runtime-wasm/testing/plain_process.hpp"
 
 namespace hf::examples {
@@ -132,6 +133,88 @@ TEST_CASE("a_teller_moves_money_between_two_accounts_by_a_call_and_a_message") {
           abi::DeliverStatus::Failed);
     CHECK(runtime.deliver(kTeller, opened(1), Kind::WsOpen).reply == 404);
     CHECK(runtime.deliver(kTeller, alarm_event(1), Kind::Alarm).status == abi::DeliverStatus::Ok);
+}
+
+TEST_CASE("a_vault_takes_and_gives_bodies_that_are_files") {
+    constexpr std::size_t kMiB = std::size_t{1} << 20U;
+    ModuleFile module = build("vault", HF_VAULT_WASM);
+    module.pages_max = 128;  // 8 MiB
+    module.cpu_us = 5'000'000;
+    module.wall_us = 10'000'000;
+    module.body_max = 4 * kMiB;
+    Plain runtime({module});
+    REQUIRE_MESSAGE(runtime.ready, runtime.error);
+    CHECK(runtime.activate(1, "vault").empty());
+    const auto file_of = [](const std::string& text) {
+        auto file = ring::make_body("hf-test-body");
+        REQUIRE(ring::append_body(file->get(), text.data(), text.size()).ok());
+        REQUIRE(ring::seal_body(file->get()).ok());
+        return std::make_shared<const port::SealedBody>(std::move(file).value(), text.size());
+    };
+    const auto text_in = [](const port::SealedBody& body) {
+        std::string text(body.bytes(), '\0');
+        REQUIRE(ring::read_body(body.fd(), text.data(), text.size(), 0));
+        return text;
+    };
+    const auto post = [&](const std::string& url, const std::string& text) {
+        return runtime.deliver(1, http_event("POST", url), Kind::Http, kNow, file_of(text));
+    };
+    std::string body(3 * kMiB + 5, '\0');
+    for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 31 + i / 4096);
+
+    // The same bytes weigh the same, whichever way they came.
+    const std::string small = body.substr(0, 1000);
+    const Answer inline_one = runtime.deliver(1, http_event("POST", "/", small));
+    CHECK(post("/", small).body == inline_one.body);
+    Answer answer = post("/", body);
+    CHECK(answer.status == abi::DeliverStatus::Ok);
+    CHECK(answer.body.starts_with(std::to_string(body.size()) + " "));
+    CHECK_FALSE(answer.changes.empty());
+    CHECK(runtime.get(1, "/").body == answer.body);
+
+    answer = post("/echo", body);
+    REQUIRE(answer.large != nullptr);
+    CHECK(answer.reply == 200);
+    CHECK(answer.body.empty());
+    CHECK(text_in(*answer.large) == body);
+    answer = runtime.get(1, "/download?bytes=" + std::to_string(4 * kMiB));
+    REQUIRE(answer.large != nullptr);
+    CHECK(answer.large->bytes() == 4 * kMiB);
+    CHECK(text_in(*answer.large)[1000] == static_cast<char>(1000 % 251));
+    CHECK(runtime.get(1, "/download?bytes=49152").body.size() == 49'152);
+
+    // Limits by name; nothing of the event is left.
+    answer = runtime.get(1, "/download?bytes=" + std::to_string(4 * kMiB + 1));
+    CHECK(answer.status == abi::DeliverStatus::Limit);
+    CHECK(answer.error.find("body_max") != std::string::npos);
+    answer = post("/", std::string(4 * kMiB + 1, 'x'));
+    CHECK(answer.status == abi::DeliverStatus::Limit);
+    CHECK(answer.error.find("body_max") != std::string::npos);
+    CHECK(runtime.get(1, "/").body.starts_with(std::to_string(body.size()) + " "));
+    // What was grown for it is not kept.
+    CHECK(runtime.rss_kib() < 64 * 1024);
+}
+
+TEST_CASE("a_body_that_finds_no_memory_in_its_actor_names_the_limit") {
+    ModuleFile module = build("vault", HF_VAULT_WASM);
+    module.pages_max = 16;
+    module.body_max = std::uint64_t{1} << 20U;
+    Plain runtime({module});
+    REQUIRE_MESSAGE(runtime.ready, runtime.error);
+    CHECK(runtime.activate(1, "vault").empty());
+    auto file = ring::make_body("hf-test-body");
+    const std::string text(1'000'000, 'x');
+    REQUIRE(ring::append_body(file->get(), text.data(), text.size()).ok());
+    REQUIRE(ring::seal_body(file->get()).ok());
+    const Answer answer = runtime.deliver(
+        1,
+        http_event("POST", "/"),
+        Kind::Http,
+        kNow,
+        std::make_shared<const port::SealedBody>(std::move(file).value(), text.size()));
+    CHECK(answer.status == abi::DeliverStatus::Limit);
+    CHECK(answer.error.find("limit memory_max") == 0);
+    CHECK(runtime.get(1, "/").status == abi::DeliverStatus::Ok);
 }
 
 TEST_CASE("a_limiter_in_cpp_closes_its_windows_by_alarms") {

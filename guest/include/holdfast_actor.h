@@ -60,8 +60,9 @@ typedef __SIZE_TYPE__ hf_size;
 #define HF_EVENT_RESTORED 7
 #define HF_EVENT_STOP 8
 
-/* Bounds of the host: key 512 bytes; value, reply body, a call's body and answer, state 48 KiB each; changes and sends of
- * one event 48 KiB together; reply headers 12 KiB; everything one event leaves 60 KiB. */
+/* Bounds of the host: key 512 bytes; value, a call's body and answer, state 48 KiB each; a request's body and its reply's
+ * body_max of the class, 48 KiB unless it says more; changes and sends of one event 48 KiB together; reply headers 12 KiB;
+ * everything one event leaves but such a reply 60 KiB. */
 #define HF_KEY_MAX 512u
 #define HF_VALUE_MAX 49152u
 
@@ -461,7 +462,20 @@ static hf_u8 hf_event_buffer[HF_EVENT_MAX];
 
 HF_EXPORT(actor_abi_v1) void hf_abi_marker(void) {}
 
+/* With HF_LARGE_BODIES: memory behind the module's own, zeroed, for one event whose body or answer is larger than 48 KiB;
+ * the host takes it back after that event. 0: memory_max of the class allows no more. Not for modules with a C library,
+ * whose allocator owns what lies there: these set HF_EVENT_MAX. */
+#ifdef HF_LARGE_BODIES
+static inline void* hf_large(hf_u32 len) {
+    hf_size before = __builtin_wasm_memory_grow(0, len / 65536u + 1);
+    return before == (hf_size)-1 ? 0 : (void*)(before * 65536u);
+}
+#endif
+
 HF_EXPORT(actor_alloc) void* hf_event_alloc(hf_u32 len) {
+#ifdef HF_LARGE_BODIES
+    if (len > sizeof hf_event_buffer) return hf_large(len);
+#endif
     return len <= sizeof hf_event_buffer ? hf_event_buffer : 0;
 }
 

@@ -51,19 +51,25 @@ std::string_view view_of(const flatbuffers::String* text) {
 
 }  // namespace
 
-std::uint16_t write_reply(Bytes& out, const Framing& framing, const abi::Reply& reply) {
+Written write_reply(Bytes& out,
+                    const Framing& framing,
+                    const abi::Reply& reply,
+                    std::uint64_t large) {
     if (reply.reason() == abi::ReplyReason::Ok) {
         const BytesView body = view_of(reply.body());
         // An event that ended well without an HTTP answer.
-        const std::uint16_t silent = body.empty() ? 204 : 200;
+        const std::uint16_t silent = body.empty() && large == 0 ? 204 : 200;
         const std::uint16_t status = reply.status() == 0 ? silent : reply.status();
-        if (write_actor(out, framing, status, view_of(reply.headers()), body)) return status;
+        const BytesView headers = view_of(reply.headers());
+        if (large == 0 && write_actor(out, framing, status, headers, body)) return {status, false};
+        if (large != 0 && write_actor_head(out, framing, status, headers, large))
+            return {status, has_body(framing, status)};
         write_local(out,
                     framing,
                     {.status = 502,
                      .reason = "actor_failed",
                      .text = "the actor's status or a header of its answer is not valid HTTP"});
-        return 502;
+        return {502, false};
     }
     const Words words = words_of(reply.reason());
     LocalAnswer answer{.status = words.status, .reason = words.reason, .text = words.text};
@@ -74,7 +80,7 @@ std::uint16_t write_reply(Bytes& out, const Framing& framing, const abi::Reply& 
                                     reply.retry_after_ms() / kMsPerSecond +
                                         (reply.retry_after_ms() % kMsPerSecond != 0 ? 1 : 0));
     write_local(out, framing, answer);
-    return answer.status;
+    return {answer.status, false};
 }
 
 std::uint16_t write_queried(Bytes& out, const Framing& framing, const abi::Queried& queried) {
@@ -97,6 +103,13 @@ LocalAnswer event_too_large() {
     return {.status = 413,
             .reason = "too_large",
             .text = "path, header and body together are larger than one event may be, 61440 bytes"};
+}
+
+LocalAnswer durable_too_large() {
+    static_assert(kPayloadBytesMax == 49152, "the sentence names this number");
+    return {.status = 413,
+            .reason = "too_large",
+            .text = "a request that prefers respond-async has a body of at most 49152 bytes"};
 }
 
 LocalAnswer no_answer() {

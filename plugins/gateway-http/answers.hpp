@@ -12,12 +12,22 @@
 
 namespace hf::gateway {
 
-// The supervisor's answers as bytes; the status that was written.
-std::uint16_t write_reply(Bytes& out, const Framing& framing, const abi::Reply& reply);
+// The supervisor's answers as bytes.
+struct Written {
+    std::uint16_t status = 0;
+    bool body_follows = false;  // its large body is to be sent behind it
+};
+// `large`: the size of the body that came beside it, 0: none did.
+Written write_reply(Bytes& out,
+                    const Framing& framing,
+                    const abi::Reply& reply,
+                    std::uint64_t large = 0);
+// The status that was written.
 std::uint16_t write_queried(Bytes& out, const Framing& framing, const abi::Queried& queried);
 
 [[nodiscard]] LocalAnswer refused_route(const Route& route);
 [[nodiscard]] LocalAnswer event_too_large();
+[[nodiscard]] LocalAnswer durable_too_large();  // it has to fit the journal, and so a record
 // 503 promises that the event did not and will not take effect; where that is not known it is 504.
 [[nodiscard]] LocalAnswer no_answer();  // asked, and nothing came
 [[nodiscard]] LocalAnswer no_credit();  // could not be asked in time

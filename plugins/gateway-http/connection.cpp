@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "abi/base/clock.hpp"
+#include "abi/ring/bodies.hpp"
 #include "plugins/gateway-http/answers.hpp"
 #include "plugins/gateway-http/fields.hpp"
 #include "plugins/gateway-http/server.hpp"
@@ -248,6 +249,10 @@ std::size_t Connection::parse(char* data, std::size_t size) {
             // NOLINTEND(clang-analyzer-cplusplus.Move)
             parsed = parser_.read_body(data + at, size - at, consumed, sink);
             body_seen_ += consumed;
+            // Answered for want of room: what is left of it is thrown away, or nothing more is read.
+            if (sink != nullptr && parsed != Parsed::Refused && !keep_body() &&
+                phase_ != Phase::Discard)
+                return at + consumed;
         }
         at += consumed;
         if (parsed == Parsed::NeedMore) {
@@ -350,7 +355,16 @@ void Connection::start() {
         draft.name = route.name;
         begin_event(draft.event, head, server_.parts(), route);
         draft.head_bytes = draft.event.size();
-        if (draft.event.size() + head.content_length.value_or(0) > kEventBytesMax) {
+        const std::uint64_t length = head.content_length.value_or(0);
+        if (length > kPayloadBytesMax) {
+            if (framing_.durable || !requests.grow(draft.upload, length)) {
+                give_back_places();
+                requests.drop_draft(std::move(draft_));
+                if (framing_.durable) return answer_early(durable_too_large());
+                server_.counters().add(Count::RefusedMemory);
+                return answer_early(no_room("bodies_memory_max is reached; nothing was done"));
+            }
+        } else if (draft.event.size() + length > kEventBytesMax) {
             give_back_places();
             requests.drop_draft(std::move(draft_));
             return answer_early(event_too_large());
@@ -363,8 +377,39 @@ void Connection::start() {
     if (expects_) write_continue(out_);
 }
 
+// What does not fit the event goes into a file as it comes. False: there is no room, and the client was told.
+bool Connection::keep_body() {
+    Draft& draft = *draft_;
+    Upload& upload = draft.upload;
+    const std::size_t fresh = draft.event.size() - draft.head_bytes;
+    if (upload.reserved == 0 && fresh <= kPayloadBytesMax) return true;
+    if (draft.durable) return give_up_body(durable_too_large()), false;
+    if (!server_.requests().grow(upload, upload.bytes + fresh) ||
+        !ring::append_body(upload.file.get(), draft.event.data() + draft.head_bytes, fresh)) {
+        server_.counters().add(Count::RefusedMemory);
+        return give_up_body(no_room("bodies_memory_max is reached; nothing was done")), false;
+    }
+    upload.bytes += fresh;
+    draft.event.resize(draft.head_bytes);
+    return true;
+}
+
+// In the middle of a body.
+void Connection::give_up_body(const LocalAnswer& answer) {
+    drop_request(false);
+    answer_early(answer);
+}
+
 void Connection::on_body() {
     if (phase_ == Phase::Discard) return request_done();
+    // What is too large for its event was sealed by nobody yet.
+    if (draft_->upload.reserved != 0) {
+        if (!ring::seal_body(draft_->upload.file.get())) {
+            give_up_body(no_room("the body could not be kept; nothing was done"));
+            return phase_ == Phase::Discard ? request_done() : void();
+        }
+        server_.counters().add(Count::LargeUploads);
+    }
     const std::unique_ptr<Draft> draft = std::move(draft_);
     if (draft->page.empty()) {
         if (draft->event.size() > kEventBytesMax) {
@@ -412,13 +457,24 @@ void Connection::answer_locally(const LocalAnswer& answer) {
     write_local(out_, framing_, answer);
 }
 
-void Connection::answered(const abi::Reply& reply) {
+void Connection::answered(const abi::Reply& reply, Download body) {
     if (const auto upgrading = std::move(upgrading_); upgrading != nullptr) {
-        if (is_accepted(reply)) return accepted(reply, *upgrading);
+        if (is_accepted(reply)) {
+            if (body.file.valid()) server_.requests().tell_released(body.request_id);
+            return accepted(reply, *upgrading);
+        }
         server_.requests().give_back_socket();
     }
     framing_.keep_alive = framing_.keep_alive && !server_.sheds();
-    server_.counters().add_answer(write_reply(out_, framing_, reply));
+    const Written written = write_reply(out_, framing_, reply, body.file.valid() ? body.bytes : 0);
+    server_.counters().add_answer(written.status);
+    if (written.body_follows) {
+        download_ = std::make_unique<Download>(std::move(body));
+        phase_ = Phase::Sending;
+        wait_for_phase();
+        return server_.flush_later(*this);
+    }
+    if (body.file.valid()) server_.requests().tell_released(body.request_id);
     request_done();
     parse_kept();
     server_.flush_later(*this);

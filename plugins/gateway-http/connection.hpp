@@ -50,7 +50,7 @@ public:
     // Ends at once, whatever is open. The server deletes the object when the loop has let go of it.
     void close();
 
-    void answered(const abi::Reply& reply) override;
+    void answered(const abi::Reply& reply, Download body) override;
     void answered(const abi::Queried& queried) override;
     void time_is_up(Wait wait) override;
     // Writes what has gathered; called once per turn for each connection that has something.
@@ -89,6 +89,7 @@ private:
         Body,       // head taken, body on its way into draft_
         Discard,    // answered already, the rest of the body is thrown away
         Waiting,    // asked, not answered
+        Sending,    // a large answer is on its way out, piece by piece
         Socket,     // a WebSocket: frames are taken by socket_
         Ending,     // the last answer is on its way out
         Lingering,  // our side is shut; what the client still sends is thrown away
@@ -115,6 +116,8 @@ private:
     void give_back_places();
     void start();
     void on_body();
+    [[nodiscard]] bool keep_body();
+    void give_up_body(const LocalAnswer& answer);
     void ask(Draft& draft);
 
     void accepted(const abi::Reply& reply, const Upgrading& upgrading);
@@ -123,6 +126,8 @@ private:
     void refuse();
     void answer_early(const LocalAnswer& answer);
     void answer_locally(const LocalAnswer& answer);
+    [[nodiscard]] bool load_piece();
+    void end_download();
     void request_done();
     void on_written(int status);
     void end();
@@ -151,6 +156,7 @@ private:
     Bytes wire_;        // what TLS made of them, and what it says itself
     Bytes sending_;     // what the kernel did not take at once
     std::unique_ptr<Draft> draft_;
+    std::unique_ptr<Download> download_;    // in phase Sending
     std::unique_ptr<Upgrading> upgrading_;  // from its request to its answer
     std::unique_ptr<Socket> socket_;        // from then on
     std::unique_ptr<TlsStream> tls_;        // null: plain

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "abi/base/clock.hpp"
+#include "abi/ring/bodies.hpp"
 #include "plugins/gateway-http/answers.hpp"
 #include "plugins/gateway-http/connection.hpp"
 #include "plugins/gateway-http/server.hpp"
@@ -12,6 +13,8 @@ namespace hf::gateway {
 
 namespace {
 
+// Of a large answer, read when the one before is with the kernel.
+constexpr std::size_t kPieceBytes = std::size_t{64} * 1024;
 constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::int64_t kMsPerSecond = 1000;
 
@@ -25,14 +28,36 @@ Bytes& Connection::outgoing() {
     return wire_;
 }
 
+// Behind what is to be written, the next piece of a large answer. False: it cannot be read.
+bool Connection::load_piece() {
+    if (phase_ != Phase::Sending || out_.size() >= kPieceBytes) return true;
+    Download& download = *download_;
+    const std::size_t piece = static_cast<std::size_t>(
+        std::min<std::uint64_t>(kPieceBytes, download.bytes - download.at));
+    const std::size_t before = out_.size();
+    out_.resize(before + piece);
+    if (!ring::read_body(download.file.get(), out_.data() + before, piece, download.at))
+        return false;
+    download.at += piece;
+    return true;
+}
+
+void Connection::end_download() {
+    if (download_ == nullptr) return;
+    server_.requests().tell_released(download_->request_id);
+    download_.reset();
+}
+
 void Connection::flush() {
     if (is_closed() || writing_) return;
+    if (!load_piece()) return close();
     auto* const stream = reinterpret_cast<uv_stream_t*>(&tcp_);
     if (Bytes& bytes = outgoing(); !bytes.empty()) {
         // SAFETY: libuv only reads from it.
         uv_buf_t buffer =
             uv_buf_init(reinterpret_cast<char*>(bytes.data()), static_cast<unsigned>(bytes.size()));
-        const int sent = uv_try_write(stream, &buffer, 1);
+        // A large answer goes on from the loop: a client that reads fast is not served alone.
+        const int sent = phase_ == Phase::Sending ? 0 : uv_try_write(stream, &buffer, 1);
         if (sent < 0 && sent != UV_EAGAIN) return close();
         const auto taken = static_cast<std::size_t>(std::max(sent, 0));
         if (taken < bytes.size()) {
@@ -58,6 +83,11 @@ void Connection::on_written(int status) {
     if (is_closed()) return;
     if (status < 0) return close();
     if (socket_ != nullptr) socket_->written();
+    if (phase_ == Phase::Sending && download_->at == download_->bytes) {
+        server_.counters().add(Count::LargeDownloads);
+        end_download();
+        request_done();
+    }
     flush();
     if (is_closed() || writing_ || phase_ >= Phase::Socket) return;
     wait_for_phase();
@@ -91,6 +121,7 @@ void Connection::linger() {
 
 void Connection::drop_request(bool tell) {
     Requests& requests = server_.requests();
+    end_download();
     if (phase_ == Phase::Waiting) {
         // At the end of its input it was counted and told already.
         const bool news = tell && !end_of_input_;
@@ -130,6 +161,7 @@ void Connection::wait_for_phase() {
         case Phase::Body:
         case Phase::Discard:
             return wait(Wait::Body);
+        case Phase::Sending:
         case Phase::Ending:
             return wait(Wait::Write);
         case Phase::Waiting:
@@ -239,6 +271,9 @@ void Connection::give_up() {
             socket_->gone();
             end_socket();
             break;
+        case Phase::Sending:
+            // It cannot be finished, and the length that was promised says so.
+            return close();
         case Phase::Ending:
         case Phase::Lingering:
         case Phase::Closed:

@@ -44,8 +44,11 @@ enum class Count : std::uint8_t {
     SocketsNoPong,      // pong_timeout: 1011
     SocketsUnanswered,  // the supervisor did not take a message in time: 1011, 1013
     SocketsShed,        // this process ends: 1012
+    LargeUploads,       // bodies that were taken as files
+    LargeDownloads,     // and answers that were sent from one, to the end
+    RefusedMemory,      // bodies_memory_max
 };
-inline constexpr std::size_t kCounts = 35;
+inline constexpr std::size_t kCounts = 38;
 
 inline constexpr std::array<std::string_view, kCounts> kCountNames{"http_connections_opened",
                                                                    "http_connections_closed",
@@ -81,7 +84,10 @@ inline constexpr std::array<std::string_view, kCounts> kCountNames{"http_connect
                                                                    "http_sockets_unread",
                                                                    "http_sockets_no_pong",
                                                                    "http_sockets_unanswered",
-                                                                   "http_sockets_shed"};
+                                                                   "http_sockets_shed",
+                                                                   "http_large_uploads",
+                                                                   "http_large_downloads",
+                                                                   "http_refused_bodies_memory"};
 
 class Counters {
 public:

@@ -19,8 +19,9 @@ namespace hf::gateway {
 
 namespace {
 
-// Descriptors that are no connections: std streams, the link's and the loop's (about ten), two for each listener.
-constexpr std::size_t kOtherDescriptors = 32;
+// Descriptors that are no connections: std streams, the link's and the loop's (about ten), two for each listener; and the
+// large bodies of both ways.
+constexpr std::size_t kOtherDescriptors = 32 + 2 * kLargeBodiesMax;
 constexpr std::int64_t kNsPerMs = 1'000'000;
 
 template <class Handle>

@@ -65,7 +65,7 @@ void put_connection(Bytes& out, const Framing& framing, bool upgrade = false) {
         put(out, "Connection: keep-alive\r\n");
 }
 
-void put_length(Bytes& out, std::size_t bytes) {
+void put_length(Bytes& out, std::uint64_t bytes) {
     put(out, "Content-Length: ");
     put_number(out, bytes);
     put(out, "\r\n");
@@ -196,13 +196,14 @@ void write_page(Bytes& out,
     put_body(out, framing, status, body);
 }
 
-bool write_actor(
-    Bytes& out, const Framing& framing, std::uint16_t status, BytesView headers, BytesView body) {
+namespace {
+
+// Everything up to the length of the body. `counts`: the actor's Content-Length does, once.
+bool put_head(
+    Bytes& out, const Framing& framing, std::uint16_t status, BytesView headers, bool counts) {
     if (status < 200 || status > 599) return false;
     const std::size_t before = out.size();
     put_status(out, status);
-    // The actor's Content-Length counts once, and only where it announces a body that nobody sends.
-    const bool counts = framing.head_only && body.empty() && status != 204 && status != 304;
     FieldsSeen seen;
     if (!put_fields(out, headers, counts, seen)) {
         out.resize(before);
@@ -213,8 +214,37 @@ bool write_actor(
     if (status == kAccepted && framing.durable && !seen.applied)
         put(out, "Preference-Applied: respond-async\r\n");
     put_connection(out, framing);
+    return true;
+}
+
+bool is_without_body(std::uint16_t status) {
+    return status == 204 || status == 304;
+}
+
+}  // namespace
+
+bool write_actor(
+    Bytes& out, const Framing& framing, std::uint16_t status, BytesView headers, BytesView body) {
+    // The actor's Content-Length counts only where it announces a body that nobody sends.
+    const bool counts = framing.head_only && body.empty() && !is_without_body(status);
+    if (!put_head(out, framing, status, headers, counts)) return false;
     put_body(out, framing, status, body);
     return true;
+}
+
+bool write_actor_head(Bytes& out,
+                      const Framing& framing,
+                      std::uint16_t status,
+                      BytesView headers,
+                      std::uint64_t bytes) {
+    if (!put_head(out, framing, status, headers, false)) return false;
+    if (!is_without_body(status)) put_length(out, bytes);
+    put(out, "\r\n");
+    return true;
+}
+
+bool has_body(const Framing& framing, std::uint16_t status) {
+    return !framing.head_only && !is_without_body(status);
 }
 
 bool write_switching(Bytes& out, std::string_view accept, BytesView headers) {

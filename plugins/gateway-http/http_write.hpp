@@ -42,6 +42,14 @@ void write_page(Bytes& out,
 [[nodiscard]] bool write_actor(
     Bytes& out, const Framing& framing, std::uint16_t status, BytesView headers, BytesView body);
 
+// The same for a body of `bytes` that the caller sends itself, if has_body.
+[[nodiscard]] bool write_actor_head(Bytes& out,
+                                    const Framing& framing,
+                                    std::uint16_t status,
+                                    BytesView headers,
+                                    std::uint64_t bytes);
+[[nodiscard]] bool has_body(const Framing& framing, std::uint16_t status);
+
 // "101 Switching Protocols" to a WebSocket. False: as write_actor.
 [[nodiscard]] bool write_switching(Bytes& out, std::string_view accept, BytesView headers);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Broken variants of what a WebSocket may rely on, each of which a case of the process tests must catch.
+"""Broken variants of what a WebSocket and a large body may rely on, each of which a case of the process tests must catch.
 
   mutants.py list                      names, one a line
   mutants.py file NAME                 the file it changes
@@ -63,6 +63,18 @@ MUTANTS = {
         "    queue_.push_back({nullptr, std::move(draft)});\n    if (queue_.size() == 1) retry();",
         "    queue_.push_front({nullptr, std::move(draft)});\n    retry();",
         "supervisor_takes_nothing_more"),
+    "uploads-count-for-ever": (
+        "an upload that is answered makes no room", "requests.cpp",
+        "    give_back_upload(asked.reserved);\n", "",
+        "uploads together*"),
+    "download-never-given-back": (
+        "nobody hears that a large answer is not needed any more", "connection_end.cpp",
+        "    server_.requests().tell_released(download_->request_id);\n", "",
+        "a client that leaves in the middle of a download*"),
+    "all-at-once": (
+        "a large answer is read before its client takes it", "connection_end.cpp",
+        "std::min<std::uint64_t>(kPieceBytes, download.bytes - download.at)", "download.bytes - download.at",
+        "neither way is a body kept*"),
 }
 
 

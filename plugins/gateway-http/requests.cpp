@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "abi/base/check.hpp"
+#include "abi/ring/bodies.hpp"
 #include "plugins/gateway-http/event.hpp"
 #include "plugins/gateway-http/frames.hpp"
 
@@ -24,10 +25,14 @@ bool is_accepted(const abi::Reply& reply) {
     return reply.reason() == abi::ReplyReason::Ok && reply.status() == kSwitching;
 }
 
-Requests::Requests(std::size_t open_max, std::size_t sockets_max, sdk::Context& context)
+Requests::Requests(std::size_t open_max,
+                   std::size_t sockets_max,
+                   std::uint64_t uploads_bytes_max,
+                   sdk::Context& context)
     : context_(context),
       open_max_(open_max),
       sockets_max_(sockets_max),
+      uploads_bytes_max_(uploads_bytes_max),
       asked_(&pool_),
       scratch_(std::make_unique<Draft>()) {}
 
@@ -43,6 +48,29 @@ bool Requests::take_socket() {
     return true;
 }
 
+bool Requests::grow(Upload& upload, std::uint64_t bytes) {
+    const std::uint64_t more = bytes > upload.reserved ? bytes - upload.reserved : 0;
+    if (more > uploads_bytes_max_ - uploads_bytes_) return false;
+    if (upload.reserved == 0) {
+        if (uploads_ >= kLargeBodiesMax) return false;
+        auto file = ring::make_body("holdfast-upload");
+        if (!file) return false;
+        upload.file = std::move(file).value();
+        upload.bytes = 0;
+        ++uploads_;
+    }
+    upload.reserved += more;
+    uploads_bytes_ += more;
+    return true;
+}
+
+void Requests::give_back_upload(std::uint64_t reserved) {
+    if (reserved == 0) return;
+    HF_CHECK(uploads_ > 0 && uploads_bytes_ >= reserved, "an upload is given back once");
+    --uploads_;
+    uploads_bytes_ -= reserved;
+}
+
 std::unique_ptr<Draft> Requests::new_draft() {
     if (spare_.empty()) return std::make_unique<Draft>();
     std::unique_ptr<Draft> draft = std::move(spare_.back());
@@ -51,7 +79,9 @@ std::unique_ptr<Draft> Requests::new_draft() {
 }
 
 void Requests::drop_draft(std::unique_ptr<Draft> draft) {
-    if (draft == nullptr || spare_.size() >= kSpareMax) return;
+    if (draft == nullptr) return;
+    give_back_upload(std::exchange(draft->upload, {}).reserved);
+    if (spare_.size() >= kSpareMax) return;
     draft->event.clear();
     draft->page = {};
     draft->durable = false;
@@ -77,6 +107,9 @@ Result<std::uint64_t> Requests::send(const Draft& draft) {
                 abi::CreateSocketClosed(builder, draft.socket, draft.code, reason)));
             return std::uint64_t{0};
         }
+        case Say::BodyReleased:
+            HF_TRY(context_.notify(abi::CreateBodyReleased(builder, draft.socket)));
+            return std::uint64_t{0};
         case Say::Request:
         case Say::SocketOpened:
             break;
@@ -89,15 +122,22 @@ Result<std::uint64_t> Requests::send(const Draft& draft) {
         return context_.request(
             abi::CreateSocketOpened(builder, draft.socket, class_name, name, event, client),
             draft.deadline_ns);
+    const std::uint64_t bytes = draft.upload.bytes;
+    const std::uint64_t token =
+        draft.upload.reserved != 0 ? context_.carry(draft.upload.file.get(), bytes) : 0;
     return context_.request(
-        abi::CreateRequest(builder, class_name, name, event, client, draft.durable),
+        abi::CreateRequest(
+            builder, class_name, name, event, client, draft.durable, token, token == 0 ? 0 : bytes),
         draft.deadline_ns);
 }
 
-void Requests::sent(Asker* asker, const Draft& draft, std::uint64_t id) {
+void Requests::sent(Asker* asker, Draft& draft, std::uint64_t id) {
     // Told, and with it out of our hands.
     if (draft.say == Say::SocketClosed) return give_back_socket();
-    asked_.emplace(id, Asked{asker, draft.say, draft.socket});
+    if (draft.say == Say::BodyReleased) return;
+    // The supervisor has the file now; its memory is ours until the answer.
+    const Upload upload = std::exchange(draft.upload, {});
+    asked_.emplace(id, Asked{asker, draft.say, draft.socket, upload.reserved});
     if (asker == nullptr) return;
     asker->queued_ = false;
     asker->request_id_ = id;
@@ -160,6 +200,17 @@ void Requests::tell_closed(std::uint64_t socket, std::uint16_t code, std::string
     draft->socket = socket;
     draft->code = code;
     draft->reason = reason;
+    tell(std::move(draft));
+}
+
+void Requests::tell_released(std::uint64_t request_id) {
+    std::unique_ptr<Draft> draft = new_draft();
+    draft->say = Say::BodyReleased;
+    draft->socket = request_id;
+    tell(std::move(draft));
+}
+
+void Requests::tell(std::unique_ptr<Draft> draft) {
     queue_.push_back({nullptr, std::move(draft)});
     if (queue_.size() == 1) retry();
 }
@@ -175,7 +226,14 @@ bool Requests::answer(const sdk::Message& message) {
     const Asked asked = found->second;
     asked_.erase(found);
     if (asked.say != Say::SocketMessage) give_back();
+    give_back_upload(asked.reserved);
+    Download body;
+    if (message.type == abi::Body::Reply) {
+        const std::uint64_t bytes = message.as<abi::Reply>().body_bytes();
+        body = {context_.take_body(), bytes, 0, message.reply_to};
+    }
     if (asked.asker == nullptr) {
+        if (body.file.valid()) tell_released(body.request_id);
         if (asked.say == Say::SocketOpened)
             accepted_too_late(asked.socket, message.as<abi::Reply>());
         // That a WebSocket ends while its message is on its way is nothing to be counted.
@@ -183,7 +241,7 @@ bool Requests::answer(const sdk::Message& message) {
     }
     asked.asker->request_id_ = 0;
     if (message.type == abi::Body::Reply)
-        asked.asker->answered(message.as<abi::Reply>());
+        asked.asker->answered(message.as<abi::Reply>(), std::move(body));
     else if (message.type == abi::Body::SocketTaken)
         asked.asker->answered(message.as<abi::SocketTaken>());
     else

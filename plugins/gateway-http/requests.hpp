@@ -16,16 +16,37 @@
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/check.hpp"
+#include "abi/base/unique_fd.hpp"
 #include "abi/sdk/plugin.hpp"
 
 namespace hf::gateway {
+
+// Large bodies that one gateway keeps a descriptor of at once, each way; the node keeps no more either.
+inline constexpr std::size_t kLargeBodiesMax = 256;
 
 enum class Say : std::uint8_t {
     Request,        // an actor's event
     Page,           //
     SocketOpened,   // an event that asks for a WebSocket
     SocketMessage,  //
-    SocketClosed,   // told, not asked
+    SocketClosed,   // told, not asked, as the next
+    BodyReleased,   // a large answer is with its client, or nobody wants it
+};
+
+// A request's body that is too large for its event: in a memory file, counted against bodies_memory_max from here until the
+// request is answered or dropped.
+struct Upload {
+    UniqueFd file;
+    std::uint64_t bytes = 0;     // in the file
+    std::uint64_t reserved = 0;  // counted; 0: the body lies in the event
+};
+
+// An answer's body that came as a memory file. Its end has to be told: tell_released.
+struct Download {
+    UniqueFd file;  // invalid: there is none
+    std::uint64_t bytes = 0;
+    std::uint64_t at = 0;  // what was read of it
+    std::uint64_t request_id = 0;
 };
 
 // What is to be asked or told.
@@ -33,12 +54,13 @@ struct Draft {
     Say say = Say::Request;
     Bytes event;                 // or the message's data
     std::size_t head_bytes = 0;  // of the event, as begin_event left it
+    Upload upload;
     std::string class_name;
     std::string name;
     std::string client;
     bool durable = false;
     std::string_view page;     // a literal
-    std::uint64_t socket = 0;  // its number, for Socket...
+    std::uint64_t socket = 0;  // its number, for Socket...; BodyReleased: the request's
     bool binary = false;
     std::uint16_t code = 0;  // SocketClosed
     std::string reason;
@@ -48,7 +70,7 @@ struct Draft {
 // Who waits for an answer.
 class Asker {
 public:
-    virtual void answered(const abi::Reply& /*reply*/) {}
+    virtual void answered(const abi::Reply& /*reply*/, Download /*body*/) {}
     virtual void answered(const abi::Queried& /*queried*/) {}
     virtual void answered(const abi::SocketTaken& /*taken*/) {}
 
@@ -67,7 +89,10 @@ private:
 
 class Requests {
 public:
-    Requests(std::size_t open_max, std::size_t sockets_max, sdk::Context& context);
+    Requests(std::size_t open_max,
+             std::size_t sockets_max,
+             std::uint64_t uploads_bytes_max,
+             sdk::Context& context);
 
     // Takes one of the places; false: all are taken. A place is held from here until the answer, or give_back().
     // A WebSocket's messages need none: there is one at a time for each.
@@ -83,6 +108,8 @@ public:
         HF_CHECK(sockets_ > 0, "a socket's place is given back once");
         --sockets_;
     }
+    // Makes room for an upload of `bytes` in all, and its file. False: there is none.
+    [[nodiscard]] bool grow(Upload& upload, std::uint64_t bytes);
     // Everything was said.
     [[nodiscard]] bool owes_nothing() const { return queue_.empty(); }
 
@@ -107,6 +134,9 @@ public:
     // An accepted WebSocket is gone. Behind everything said of it before.
     void tell_closed(std::uint64_t socket, std::uint16_t code, std::string_view reason);
 
+    // A large answer is done with.
+    void tell_released(std::uint64_t request_id);
+
     // False: an answer that nobody waits for any more.
     bool answer(const sdk::Message& message);
     // Credit may have come: asks and tells what is queued.
@@ -121,9 +151,12 @@ private:
         Asker* asker;
         Say say;
         std::uint64_t socket;
+        std::uint64_t reserved;  // by its upload
     };
     [[nodiscard]] Result<std::uint64_t> send(const Draft& draft);
-    void sent(Asker* asker, const Draft& draft, std::uint64_t id);
+    void sent(Asker* asker, Draft& draft, std::uint64_t id);
+    void give_back_upload(std::uint64_t reserved);
+    void tell(std::unique_ptr<Draft> draft);
     void accepted_too_late(std::uint64_t socket, const abi::Reply& reply);
 
     sdk::Context& context_;
@@ -131,10 +164,13 @@ private:
     std::size_t open_ = 0;
     std::size_t sockets_max_;
     std::size_t sockets_ = 0;
+    std::uint64_t uploads_bytes_max_;
+    std::uint64_t uploads_bytes_ = 0;
+    std::size_t uploads_ = 0;
     // A pool: once as many nodes were made as requests are ever open, asking allocates nothing.
     std::pmr::unsynchronized_pool_resource pool_;
     std::pmr::unordered_map<std::uint64_t, Asked> asked_;
-    // At most the open requests, and for each WebSocket a message and its end.
+    // At most the open requests, for each WebSocket a message and its end, and the end of each large answer.
     std::deque<Queued> queue_;
     std::unique_ptr<Draft> scratch_;
     std::vector<std::unique_ptr<Draft>> spare_;

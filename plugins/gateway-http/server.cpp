@@ -38,7 +38,8 @@ Server::Server(uv_loop_t& loop,
       tenant_(std::move(tenant)),
       tls_(std::move(tls)),
       context_(context),
-      requests_(settings.requests_open_max, settings.sockets_max, context) {
+      requests_(
+          settings.requests_open_max, settings.sockets_max, settings.bodies_memory_max, context) {
     deadlines_.set_length(Wait::Idle, settings.idle_timeout_ms);
     deadlines_.set_length(Wait::Head, settings.header_timeout_ms);
     deadlines_.set_length(Wait::Body, body_look_ms(settings));

@@ -24,10 +24,10 @@ constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 
 // Least values are what one plain request of a browser needs; most values are what a record, a process's descriptors or
 // patience allow.
-constexpr std::array<Known, 20> kKnown{{
+constexpr std::array<Known, 21> kKnown{{
     {"header_bytes_max", &Settings::header_bytes_max, nullptr, 256, kHeaderBytesMax},
     {"header_count_max", &Settings::header_count_max, nullptr, 1, 1000},
-    {"body_bytes_max", &Settings::body_bytes_max, nullptr, 0, kPayloadBytesMax},
+    {"body_bytes_max", &Settings::body_bytes_max, nullptr, 0, kLargeBodyBytesMax},
     {"target_bytes_max", &Settings::target_bytes_max, nullptr, 64, std::uint64_t{8} * 1024},
     {"connections_max", &Settings::connections_max, nullptr, 1, 1'000'000},
     {"requests_open_max", &Settings::requests_open_max, nullptr, 1, 65'536},
@@ -45,6 +45,7 @@ constexpr std::array<Known, 20> kKnown{{
     {"ping_interval", nullptr, &Settings::ping_interval_ms, 10, kDayMs},
     {"pong_timeout", nullptr, &Settings::pong_timeout_ms, 10, kDayMs},
     {"close_timeout", nullptr, &Settings::close_timeout_ms, 10, kDayMs},
+    {"bodies_memory_max", &Settings::bodies_memory_max, nullptr, kMiB, 64 * kGiB},
 }};
 
 // Text, taken as it is.

@@ -49,6 +49,8 @@ struct Settings {
     std::int64_t pong_timeout_ms = 20'000;
     // A client answers a close as soon as it reads it.
     std::int64_t close_timeout_ms = 5'000;
+    // Uploads that are too large for a record, from their first byte to the answer: eight of 64 MiB.
+    std::size_t bodies_memory_max = std::size_t{512} * 1024 * 1024;
     // Files in PEM; both or neither. The supervisor may pass them as descriptors of these names, else they are opened here.
     std::string tls_certificate = {};
     std::string tls_key = {};

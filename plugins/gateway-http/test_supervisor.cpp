@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include "abi/base/bytes.hpp"
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
+#include "abi/ring/bodies.hpp"
 
 namespace hf::gateway {
 
@@ -147,8 +149,9 @@ void TestSupervisor::handle(const port::Received& received) {
             ++seen_.requests;
             seen_.deadline_ns = received.deadline_ns;
             seen_.durable = received.as<abi::Request>().durable();
+            if (received.attached) seen_.bodies.push_back(received.attached->bytes());
         }
-        return handle_request(received.req_id, received.as<abi::Request>());
+        return handle_request(received.req_id, received.as<abi::Request>(), received.attached);
     }
     if (received.type == abi::Body::SocketOpened)
         return handle_opened(received.req_id, received.as<abi::SocketOpened>());
@@ -176,6 +179,9 @@ void TestSupervisor::handle(const port::Received& received) {
         case abi::Body::Cancelled:
             ++seen_.cancelled;
             return;
+        case abi::Body::BodyReleased:
+            ++seen_.released;
+            return;
         case abi::Body::Log:
             seen_.logs.push_back(received.as<abi::Log>().text()->str());
             return;
@@ -202,7 +208,34 @@ void TestSupervisor::reply(std::uint64_t id, unsigned status, BytesView headers,
     HF_CHECK(sent == port::Sent::Now || sent == port::Sent::Queued, "a reply fits");
 }
 
-void TestSupervisor::handle_request(std::uint64_t id, const abi::Request& request) {
+void TestSupervisor::reply_large(std::uint64_t id, std::shared_ptr<const port::SealedBody> body) {
+    auto& fbb = channel_->builder();
+    const std::uint64_t bytes = body->bytes();
+    const std::uint64_t token = channel_->carry(std::move(body));
+    const auto sent = channel_->reply(
+        id, abi::CreateReply(fbb, 200, abi::ReplyReason::Ok, 0, 0, 0, 0, token, bytes));
+    HF_CHECK(sent == port::Sent::Now || sent == port::Sent::Queued, "a reply fits");
+}
+
+void TestSupervisor::handle_request(std::uint64_t id,
+                                    const abi::Request& request,
+                                    const std::shared_ptr<const port::SealedBody>& attached) {
+    const std::string class_name = request.class_name()->str();
+    if (class_name == "body" && attached) return reply_large(id, attached);
+    if (class_name == "large") {
+        const auto bytes = static_cast<std::size_t>(std::atoll(request.name()->c_str()));
+        auto file = ring::make_body("hf-test-answer");
+        std::string block;
+        for (std::size_t i = 0; i < std::size_t{251} * 1024; ++i) block += pattern(i);
+        for (std::size_t at = 0; at < bytes; at += block.size())
+            HF_CHECK(
+                ring::append_body(file->get(), block.data(), std::min(block.size(), bytes - at))
+                    .ok(),
+                "a test needs memory");
+        HF_CHECK(ring::seal_body(file->get()).ok(), "a test's file can be sealed");
+        return reply_large(
+            id, std::make_shared<const port::SealedBody>(std::move(file).value(), bytes));
+    }
     answer_as(request.class_name()->str(),
               request.name()->str(),
               id,

@@ -2,12 +2,13 @@
 // real link, and answers its requests on a thread of its own. What an "actor" does is in its class:
 //   fixed    100 bytes
 //   echo     its event, as "method url|name=value...|body"
-//   body     the request's body
+//   body     the request's body, as it came
 //   hold     nothing until release()
 //   reason   the ReplyReason whose number is the name
 //   status   the status that is the name
 //   header   an answer whose header `x` is the name
 //   size     as many bytes as the name says
+//   large    the same as a file beside the record: pattern()
 // and of one that is asked for a WebSocket (any other class answers as above, which refuses it unless the status is 101):
 //   chat     says what it hears, but for texts that begin with "!" (test_sockets.cpp)
 //   slow     takes no message until take()
@@ -39,6 +40,10 @@ namespace hf::gateway {
 
 inline constexpr unsigned kSwitching = 101;
 Bytes one_header(std::string_view name, std::string_view value);
+// Byte i of a large answer.
+inline char pattern(std::uint64_t i) {
+    return static_cast<char>(i % 251);
+}
 // An event as "method url|name=value...|body"; `body` views into it.
 std::string describe_event(BytesView event, std::string_view& body);
 
@@ -86,7 +91,9 @@ public:
         std::uint64_t open_messages = 0;    // not taken yet
         bool two_at_once = false;           // of one WebSocket: must never be
         std::vector<Closed> closed;
-        std::vector<std::string> heard;  // messages, and "c<code>" for closes, in order
+        std::vector<std::string> heard;     // messages, and "c<code>" for closes, in order
+        std::vector<std::uint64_t> bodies;  // sizes of large ones that came
+        std::uint64_t released = 0;         // large answers that the gateway is done with
     };
     [[nodiscard]] Seen seen();
     // Waits until `done`, looking whenever the thread has seen something; false when the time is up.
@@ -105,7 +112,10 @@ public:
 private:
     void run();
     void handle(const port::Received& received);
-    void handle_request(std::uint64_t id, const abi::Request& request);
+    void handle_request(std::uint64_t id,
+                        const abi::Request& request,
+                        const std::shared_ptr<const port::SealedBody>& attached);
+    void reply_large(std::uint64_t id, std::shared_ptr<const port::SealedBody> body);
     void handle_opened(std::uint64_t id, const abi::SocketOpened& opened);
     void handle_message(std::uint64_t id, const abi::SocketMessage& message);
     void handle_closed(const abi::SocketClosed& closed);

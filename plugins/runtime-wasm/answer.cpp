@@ -83,7 +83,10 @@ Offset<flatbuffers::String> error_in(Builder& fbb, std::string_view why) {
     return cut.empty() ? Offset<flatbuffers::String>() : fbb.CreateString(cut.data(), cut.size());
 }
 
-Offset<abi::Delivered> delivered(Builder& fbb, std::uint64_t activation, const Ran& ran) {
+Offset<abi::Delivered> delivered(Builder& fbb,
+                                 std::uint64_t activation,
+                                 const Ran& ran,
+                                 std::uint64_t body_token) {
     const Event& event = *ran.output;
     // Nothing of an event leaves that did not end well, and of one that waits only its call.
     const bool whole = ran.ended == Ended::Ok;
@@ -123,6 +126,10 @@ Offset<abi::Delivered> delivered(Builder& fbb, std::uint64_t activation, const R
     out.add_cpu_us(
         static_cast<std::uint32_t>(std::min<std::int64_t>(ran.elapsed_ns / 1000, UINT32_MAX)));
     out.add_resident(ran.ended != Ended::NotResident);
+    if (body_token != 0) {
+        out.add_body_token(body_token);
+        out.add_body_bytes(event.reply_large_bytes);
+    }
     return out.Finish();
 }
 

@@ -12,9 +12,11 @@ namespace hf::wasm {
 flatbuffers::Offset<flatbuffers::String> error_in(flatbuffers::FlatBufferBuilder& fbb,
                                                   std::string_view why);
 
-// Fits one record: the host functions of the event kept to kEventOutputBytesMax.
+// Fits one record: the host functions of the event kept to kEventOutputBytesMax. `body_token`: of the reply's large body,
+// 0 when it has none.
 flatbuffers::Offset<abi::Delivered> delivered(flatbuffers::FlatBufferBuilder& fbb,
                                               std::uint64_t activation,
-                                              const Ran& ran);
+                                              const Ran& ran,
+                                              std::uint64_t body_token = 0);
 
 }  // namespace hf::wasm

@@ -86,6 +86,8 @@ void RuntimeWasm::load_class(const abi::Module& wanted) {
     actor_class.state_max = wanted.state_bytes_max();
     actor_class.pages_max = std::min(
         wanted.memory_pages_max() == 0 ? kPagesDefault : wanted.memory_pages_max(), kPagesMost);
+    if (wanted.body_bytes_max() != 0)
+        actor_class.body_max = std::min(wanted.body_bytes_max(), kLargeBodyBytesMax);
     actor_class.deadlines = {or_default(wanted.cpu_limit_us(), kCpuUsDefault) * 1000,
                              or_default(wanted.wall_limit_us(), kWallUsDefault) * 1000};
     const auto broken = [&](std::string why) {
@@ -192,6 +194,8 @@ void RuntimeWasm::activate(const sdk::Message& message) {
 
 void RuntimeWasm::deliver(const sdk::Message& message) {
     const auto& deliver = message.as<abi::Deliver>();
+    // Read while the event is brought to its guest, and of no use afterwards.
+    const UniqueFd body = context_->take_body();
     // A fault inside the guest that is not one of ours to catch must be blamed on this event.
     context_->set_current(message.req_id);
     const Ran ran = residents_->run(deliver.activation(),
@@ -199,7 +203,8 @@ void RuntimeWasm::deliver(const sdk::Message& message) {
                                     bytes_of(deliver.event()),
                                     deliver.now_ms(),
                                     message.deadline_ns,
-                                    name_of(deliver.event_id()));
+                                    name_of(deliver.event_id()),
+                                    {body.get(), body.valid() ? deliver.body_bytes() : 0});
     context_->set_current(0);
     answer(message.req_id, deliver.activation(), ran);
 }
@@ -219,7 +224,13 @@ void RuntimeWasm::resume(const sdk::Message& message) {
 
 void RuntimeWasm::answer(std::uint64_t req_id, std::uint64_t activation, const Ran& ran) {
     count(ran.ended);
-    context_->reply(req_id, delivered(context_->builder(), activation, ran));
+    Event& event = *ran.output;
+    const bool large = ran.ended == Ended::Ok && event.reply_large.valid();
+    const std::uint64_t token =
+        large ? context_->carry(event.reply_large.get(), event.reply_large_bytes) : 0;
+    context_->reply(req_id, delivered(context_->builder(), activation, ran, token));
+    // One that waits for a call keeps the reply it gave before.
+    if (ran.ended != Ended::Calling) event.reply_large.reset();
     if (!ran.output->logs.empty() || ran.output->logs_dropped > 0) {
         tell_logs(*ran.output, residents_->unit(activation));
         ran.output->forget_logs();

@@ -89,6 +89,8 @@ void World::send_request(
     request.event = later ? pack_http(event) : pack(event);
     request.later = later;
     request.deadline = asked.deadline;
+    if (!later && comes_large(event.id))
+        request.attached = std::make_shared<const LargeBody>(event.id);
     feed(std::move(request));
 }
 
@@ -163,6 +165,8 @@ void World::check_core() {
     if (!units.quiet()) broken("a unit is counted as unsettled when all is stored");
     if (units.journal().size() != 0) broken("the journal is not empty when all is applied");
     if (!journal_.empty()) broken("what was applied stays in the journal");
+    if (units.bulk().count() != 0 || units.bulk().bytes() != 0)
+        broken("large bodies are counted as open when all are answered");
     if (core_->store().open() != 0) broken("requests to the store are open when all is quiet");
     std::map<Handle, std::uint32_t> resident;
     for (const auto& [id, unit] : units.all()) {

@@ -6,7 +6,13 @@ namespace hf::sim {
 
 void Gateway::take(const core::Action& action) {
     if (dead()) return;
-    if (const auto* reply = std::get_if<core::ReplyOut>(&action)) open_.erase(reply->req_id);
+    const auto* reply = std::get_if<core::ReplyOut>(&action);
+    if (reply == nullptr) return;
+    open_.erase(reply->req_id);
+    if (reply->attached == nullptr) return;
+    world_.after(*this, kMs, [this, req_id = reply->req_id] {
+        world_.feed(core::BodyReleasedIn{handle(), req_id});
+    });
 }
 
 void Gateway::shed(Time deadline) {

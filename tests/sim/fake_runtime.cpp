@@ -102,7 +102,11 @@ void Runtime::deliver(const core::Deliver& ask) {
         if (memory.busy != 0) broken(memory.unit + " gets a second event while the first runs");
         memory.busy = ask.op;
         if (memory.parked) broken(memory.unit + " gets an event while another waits for its call");
-        run(memory, event_of(memory, ask), answer);
+        const EventPayload event = event_of(memory, ask);
+        run(memory, event, answer);
+        if (ask.kind == core::EventKind::Http && answer.status == DeliverStatus::Ok &&
+            answers_large(event.id))
+            answer.reply_attached = std::make_shared<const LargeBody>(event.id);
     }
     open_.insert(ask.op);
     const Time delay = w.dice.skewed(5000, w.faults() ? s.event_delay_max : kMs);
@@ -136,6 +140,14 @@ EventPayload Runtime::event_of(const Memory& memory, const core::Deliver& ask) c
     if (ask.kind == core::EventKind::Http && later != world_.history.request(event->id).later)
         broken(memory.unit +
                " is not told, or told wrongly, that a request was accepted for later");
+    if (ask.kind == core::EventKind::Http) {
+        // However often it runs.
+        const auto* body = static_cast<const LargeBody*>(ask.attached.get());
+        if ((body != nullptr) != (!later && comes_large(event->id)) ||
+            (body != nullptr && body->id != event->id))
+            broken(memory.unit + " gets #" + std::to_string(event->id) +
+                   " without its large body, or with another's");
+    }
     if (ask.kind == core::EventKind::Call && flags == 0) world_.history.call_arrived(event->id);
     return *event;
 }

@@ -38,6 +38,7 @@ core::Config World::node_config() {
     core::ClassSpec counter;
     counter.name = "counter";
     counter.wall_limit = 1 * kSecond;
+    counter.body_bytes_max = 1U << 20U;
     config.classes.push_back(counter);
     return config;
 }

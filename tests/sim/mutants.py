@@ -183,6 +183,12 @@ MUTANTS = {
     "call-leaves-early": (
         "a callee sees what may still be undone",
         [("calls.cpp", " || unit.stored_ordinal < unit.parked->needs) return;", ") return;")]),
+    "body-lost-at-a-death": (
+        "an event that runs again has its large body still",
+        [("run.cpp", "    deliver.attached = mail.attached;", "    if (mail.attempt == 1) deliver.attached = mail.attached;")]),
+    "bodies-of-dead-gateways-count": (
+        "what a gateway was sending when it died is open no more",
+        [("socket_events.cpp", "    bulk_.gateway_gone(gateway);\n", "")]),
 }
 
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "abi/base/bytes.hpp"
+#include "agent/core/attachment.hpp"
 #include "agent/core/guest_events.hpp"
 
 namespace hf::sim {
@@ -25,6 +26,19 @@ enum class Op : std::uint8_t {
 inline constexpr std::uint64_t kMessageTag = 1ULL << 40U;
 inline constexpr std::uint64_t kAlarmTag = 1ULL << 41U;
 inline constexpr std::uint64_t kTags = kMessageTag | kAlarmTag;
+
+// Some requests come with a large body, some answers are one: which ones follows from their numbers.
+struct LargeBody final : core::Attachment {
+    explicit LargeBody(std::uint64_t of) : core::Attachment(100'000), id(of) {}
+    std::uint64_t id;  // of the request it belongs to
+};
+inline constexpr std::uint64_t kLargeEvery = 8;
+inline bool comes_large(std::uint64_t id) {
+    return id % kLargeEvery == 1;
+}
+inline bool answers_large(std::uint64_t id) {
+    return id % kLargeEvery < 2;
+}
 
 struct EventPayload {
     Op op = Op::Add;

@@ -15,6 +15,8 @@ void Event::reset(UnitState* unit_state,
     reply_status = 0;
     reply_headers.clear();
     reply_body.clear();
+    reply_large.reset();
+    reply_large_bytes = 0;
     alarm_ms = alarm;
     alarm_touched = false;
     sends.clear();

@@ -9,6 +9,7 @@
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/limits.hpp"
+#include "abi/base/unique_fd.hpp"
 #include "plugins/runtime-wasm/engine/program.hpp"
 #include "plugins/runtime-wasm/state/unit_state.hpp"
 
@@ -97,6 +98,9 @@ struct Event {
     std::uint16_t reply_status = 0;
     Bytes reply_headers;
     Bytes reply_body;
+    std::uint64_t body_max = kPayloadBytesMax;  // of a reply to a request
+    UniqueFd reply_large;  // a body beyond a record, sealed; reply_body is empty then
+    std::uint64_t reply_large_bytes = 0;
     std::int64_t alarm_ms = 0;  // 0: none is set
     bool alarm_touched = false;
     std::vector<OutwardSend> sends;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "abi/base/check.hpp"
+#include "abi/ring/bodies.hpp"
 #include "plugins/runtime-wasm/host/entry.hpp"
 
 namespace hf::wasm {
@@ -127,6 +128,16 @@ bool well_formed_headers(BytesView bytes) {
     return true;
 }
 
+// A body beyond a record goes into a file of its own. False: there is no memory for it.
+bool keep_large(Event& event, const std::uint8_t* body, std::uint32_t size) {
+    auto file = ring::make_body("holdfast-reply");
+    if (!file || !ring::append_body(file->get(), body, size) || !ring::seal_body(file->get()))
+        return false;
+    event.reply_large = std::move(file).value();
+    event.reply_large_bytes = size;
+    return true;
+}
+
 std::uint32_t http_reply(
     std::uint32_t status, std::uint32_t hp, std::uint32_t hl, std::uint32_t bp, std::uint32_t bl) {
     const Call call = enter("http_reply");
@@ -139,13 +150,21 @@ std::uint32_t http_reply(
     const bool known = (status >= 200 && status <= 599) || (opening && status == 101);
     if (!known || !well_formed_headers({headers, hl})) return leave(call, kBadArgument);
     if (hl > kHeaderBytesMax) return refuse(call, {"reply_headers_bytes", kHeaderBytesMax, hl});
-    if (bl > kPayloadBytesMax) return refuse(call, {"reply_bytes", kPayloadBytesMax, bl});
-    if (const LimitHit hit = call.event.output_limit(std::size_t{hl} + bl))
+    const bool large = bl > kPayloadBytesMax;
+    const std::uint64_t most = opening ? kPayloadBytesMax : call.event.body_max;
+    if (bl > std::max<std::uint64_t>(most, kPayloadBytesMax))
+        return refuse(call,
+                      {most > kPayloadBytesMax ? "body_max" : "reply_bytes",
+                       std::max<std::uint64_t>(most, kPayloadBytesMax),
+                       bl});
+    if (const LimitHit hit = call.event.output_limit(std::size_t{hl} + (large ? 0 : bl)))
         return refuse(call, hit);
+    // Nothing that has a destructor lives here when leave() stops the guest.
+    if (large && !keep_large(call.event, body, bl)) return leave(call, kBusy);
     call.event.replied = true;
     call.event.reply_status = static_cast<std::uint16_t>(status);
     call.event.reply_headers.assign(headers, headers + hl);
-    call.event.reply_body.assign(body, body + bl);
+    if (!large) call.event.reply_body.assign(body, body + bl);
     return leave(call, 0);
 }
 

@@ -4,10 +4,14 @@
 #include <cstring>
 
 #include "abi/base/clock.hpp"
+#include "abi/ring/bodies.hpp"
 
 namespace hf::wasm {
 
 namespace {
+
+// Of a flat field; little-endian, as this machine is.
+constexpr std::uint32_t kLengthBytes = 4;
 
 std::string millis(std::int64_t ns) {
     return std::to_string(ns / 1'000'000) + " ms";
@@ -30,7 +34,17 @@ std::uint32_t Residents::deliver(Instance& instance, void* arg) {
     std::uint8_t* to = instance.range(at, delivery.size);
     delivery.wild_buffer = to == nullptr;
     if (to == nullptr) return 0;
-    if (delivery.size > 0) std::memcpy(to, delivery.bytes, delivery.size);
+    if (delivery.body.bytes == 0) {
+        if (delivery.size > 0) std::memcpy(to, delivery.bytes, delivery.size);
+    } else {
+        // The event ends with the length of its last field, which says 0; what it is follows from the file.
+        const auto large = static_cast<std::uint32_t>(delivery.body.bytes);
+        const std::uint32_t head = delivery.size - large;
+        std::memcpy(to, delivery.bytes, head);
+        std::memcpy(to + head - kLengthBytes, &large, kLengthBytes);
+        delivery.body_unreadable = !ring::read_body(delivery.body.fd, to + head, large, 0);
+        if (delivery.body_unreadable) return 0;
+    }
     const std::uint32_t rc = module.actor_event(guest, delivery.kind, at, delivery.size);
     if (module.actor_free != nullptr) module.actor_free(guest, at, delivery.size);
     return rc;
@@ -123,6 +137,11 @@ void Residents::nothing_ran(Ran& ran, Ended ended, std::string why, const Unit* 
     if ((typed == Kind::Stop && module.actor_on_stop == nullptr) ||
         (typed == Kind::Restored && module.actor_on_restored == nullptr))
         return refuse(Ended::Ok, "");
+    if (asked.body.bytes > 0 && (typed != Kind::Http || asked.event.size() < kLengthBytes))
+        return refuse(Ended::Failed, "a large body came with an event that has none");
+    if (asked.body.bytes > actor_class.body_max)
+        return refuse(Ended::Limit,
+                      LimitHit{"body_max", actor_class.body_max, asked.body.bytes}.sentence());
     if (!instance.mapped())
         if (const auto mapped = instance.map(); !mapped)
             return refuse(Ended::Limit, mapped.error().message);
@@ -130,10 +149,13 @@ void Residents::nothing_ran(Ran& ran, Ended ended, std::string why, const Unit* 
     Open& open = *open_;
     // An alarm that is delivered is no longer set.
     open.event.reset(&unit->state, typed, asked.now_ms, typed == Kind::Alarm ? 0 : unit->alarm_ms);
+    open.event.body_max = actor_class.body_max;
     open.name = asked.name;
     open.deadlines = deadlines;
-    open.delivery = {
-        asked.kind, asked.event.data(), static_cast<std::uint32_t>(asked.event.size())};
+    open.delivery = {asked.kind,
+                     asked.event.data(),
+                     static_cast<std::uint32_t>(asked.event.size() + asked.body.bytes),
+                     asked.body};
     instance.event = &open.event;
     instance.clear_grow_refused();
     unit->state.begin();
@@ -145,9 +167,10 @@ Ran Residents::run(std::uint64_t activation,
                    BytesView event,
                    std::int64_t now_ms,
                    std::int64_t deadline_ns,
-                   EventName name) {
+                   EventName name,
+                   LargeBody body) {
     Ran ran;
-    run_asked({activation, kind, event, now_ms, deadline_ns, name}, ran);
+    run_asked({activation, kind, event, now_ms, deadline_ns, name, body}, ran);
     return ran;
 }
 
@@ -176,13 +199,15 @@ void Residents::finish(Unit& unit, const Outcome& outcome, Ran& ran) {
     ran.elapsed_ns = outcome.elapsed_ns;
     if (outcome.stop == Stop::Parked) return put_aside(unit, ran);
     if (outcome.stop != Stop::Done || static_cast<std::int32_t>(outcome.value) < 0 ||
-        open.delivery.no_room || open.delivery.wild_buffer)
+        open.delivery.no_room || open.delivery.wild_buffer || open.delivery.body_unreadable)
         return fail_event(unit, outcome, ran);
     if (unit.state.changed()) ran.changes = unit.state.encode_changes();
     unit.state.commit();
     unit.alarm_ms = open.event.alarm_ms;
     ran.state_bytes = unit.state.bytes();
     open.event.end_lines();
+    // What the guest grew for it would stay, once for each actor that was ever sent one.
+    if (open.delivery.body.bytes > 0 || open.event.reply_large.valid()) unit.instance.drop();
 }
 
 void Residents::put_aside(Unit& unit, Ran& ran) {
@@ -213,6 +238,7 @@ void Residents::fail_event(Unit& unit, const Outcome& outcome, Ran& ran) {
                                   : "";
     instance.drop();
     event.replied = false;
+    event.reply_large.reset();
     const auto refuse = [&ran](Ended ended, std::string why) {
         ran.ended = ended;
         ran.error = std::move(why);
@@ -233,6 +259,15 @@ void Residents::fail_event(Unit& unit, const Outcome& outcome, Ran& ran) {
         case Stop::Parked:
             break;
     }
+    if (open.delivery.no_room && open.delivery.body.bytes > 0)
+        return refuse(
+            Ended::Limit,
+            "limit memory_max: the actor has no room for an event of " +
+                std::to_string(open.delivery.size) + " bytes within its " +
+                std::to_string(std::uint64_t{unit.actor_class->pages_max} * kWasmPageBytes) +
+                " bytes of memory");
+    if (open.delivery.body_unreadable)
+        return refuse(Ended::Failed, "the request's body could not be read");
     if (open.delivery.no_room)
         return refuse(grown.empty() ? Ended::Failed : Ended::Limit,
                       "the actor has no room for an event of " +

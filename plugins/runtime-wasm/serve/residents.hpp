@@ -30,7 +30,15 @@ struct ActorClass {
     std::string broken;
     std::uint32_t state_max = 0;
     std::uint32_t pages_max = 0;
+    std::uint64_t body_max = kPayloadBytesMax;  // of a request and of its answer
     Deadlines deadlines;
+};
+
+// The body of a request that came beside its event, whose last field is empty. `fd` is a sealed memory file of so many
+// bytes and stays the caller's.
+struct LargeBody {
+    int fd = -1;
+    std::uint64_t bytes = 0;  // 0: there is none
 };
 
 enum class Ended : std::uint8_t {
@@ -91,7 +99,8 @@ public:
             BytesView event,
             std::int64_t now_ms,
             std::int64_t deadline_ns,
-            EventName name = {});
+            EventName name = {},
+            LargeBody body = {});
     // The answer to call `n` of the event that waits: `code` < 0, or 0 and `payload`.
     Ran resume(std::uint64_t activation,
                EventName name,
@@ -113,7 +122,9 @@ private:
     struct Delivery {
         std::uint32_t kind = 0;
         const std::uint8_t* bytes = nullptr;
-        std::uint32_t size = 0;
+        std::uint32_t size = 0;  // of the whole event, its large body included
+        LargeBody body = {};
+        bool body_unreadable = false;
         bool no_room = false;
         bool wild_buffer = false;
     };
@@ -149,6 +160,7 @@ private:
         std::int64_t now_ms;
         std::int64_t deadline_ns;
         EventName name;
+        LargeBody body;
     };
     // Each fills `ran`, which its caller gives to its own: a copy of it costs more than a host call.
     void run_asked(const Asked& asked, Ran& ran);

@@ -29,6 +29,7 @@ struct ModuleFile {
     std::uint32_t pages_max = 32;
     std::uint32_t cpu_us = 100'000;
     std::uint32_t wall_us = 2'000'000;
+    std::uint64_t body_max = 0;
 };
 
 struct Sent {
@@ -61,6 +62,7 @@ struct Answer {
     std::uint32_t call_n = 0;  // 0: it waits for none
     Sent call;
     std::uint32_t timeout_ms = 0;
+    std::shared_ptr<const port::SealedBody> large;  // the reply's body, when it came as a file
 };
 
 inline std::string string_of(const flatbuffers::String* text) {
@@ -144,7 +146,8 @@ public:
                                                     0,
                                                     file.pages_max,
                                                     file.cpu_us,
-                                                    file.wall_us));
+                                                    file.wall_us,
+                                                    file.body_max));
         const auto list = again.CreateVector(pairs);
         const auto module_list = again.CreateVector(files);
         channel_->request(1, abi::CreateConfigure(again, 0, list, 42, 0, 0, module_list), 0, 0);
@@ -190,13 +193,18 @@ public:
     Answer deliver(std::uint64_t activation,
                    const Bytes& event,
                    abi::EventKind kind = abi::EventKind::Http,
-                   std::int64_t now_ms = 1'700'000'000'000) {
+                   std::int64_t now_ms = 1'700'000'000'000,
+                   std::shared_ptr<const port::SealedBody> body = nullptr) {
         Answer answer;
         auto& fbb = channel_->builder();
         const abi::EventId id(1, activation);
-        ask(abi::CreateDeliver(fbb, activation, &id, 0, kind, fbb.CreateVector(event), now_ms),
+        const std::uint64_t bytes = body == nullptr ? 0 : body->bytes();
+        const std::uint64_t token = body == nullptr ? 0 : channel_->carry(std::move(body));
+        const auto vector = fbb.CreateVector(event);
+        ask(abi::CreateDeliver(fbb, activation, &id, 0, kind, vector, now_ms, token, bytes),
             [&](const port::Received& received) {
                 answer = answer_of(received.as<abi::Delivered>());
+                answer.large = received.attached;
             });
         return answer;
     }

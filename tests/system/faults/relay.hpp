@@ -14,6 +14,10 @@ public:
     [[nodiscard]] sdk::Context& inner() { return *inner_; }
 
     flatbuffers::FlatBufferBuilder& builder() override { return inner_->builder(); }
+    [[nodiscard]] std::uint64_t carry(int fd, std::uint64_t bytes) override {
+        return inner_->carry(fd, bytes);
+    }
+    [[nodiscard]] UniqueFd take_body() override { return inner_->take_body(); }
     void set_current(std::uint64_t req_id) override { inner_->set_current(req_id); }
     void watch(int fd, std::function<void()> fn) override { inner_->watch(fd, std::move(fn)); }
     void unwatch(int fd) override { inner_->unwatch(fd); }

@@ -1,0 +1,200 @@
+#include "abi/ring/bodies.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "abi/base/limits.hpp"
+#include "abi/layout/attach.hpp"
+
+namespace hf::ring {
+
+namespace {
+
+#ifndef MFD_NOEXEC_SEAL
+constexpr unsigned MFD_NOEXEC_SEAL =
+    0x0008U;  // Linux 6.3; older kernels refuse the flag with EINVAL
+#endif
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+// Descriptors sent and not named yet. A sender sends one and writes its record at once, so that an honest one has none
+// waiting but this one; the rest is room for one that sends a few ahead.
+constexpr std::size_t kUnnamedMax = 16;
+// Messages that may lie unread at the end of a link: what a socket's buffer holds of the smallest, several times over.
+constexpr int kDiscardMax = 4096;
+// Descriptors that one message of somebody who breaks the rules may bring; the kernel closes those beyond.
+constexpr std::size_t kFdsSeen = 4;
+
+// The last close of a socket may wait for its peer, as long as its owner liked; that of a memory file does not.
+void close_now(UniqueFd fd) {
+    const linger none{};
+    (void)::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
+struct Arrived {
+    ssize_t got = -1;  // as recvmsg
+    layout::BodyMessage message{};
+    std::vector<UniqueFd> fds;
+    bool cut = false;
+};
+
+Arrived receive(int socket) {
+    Arrived out;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kFdsSeen * sizeof(int))> control{};
+    iovec bytes{&out.message, sizeof(out.message)};
+    msghdr header{};
+    header.msg_iov = &bytes;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    do {
+        out.got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    } while (out.got < 0 && errno == EINTR);
+    if (out.got < 0) return out;
+    for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr;
+         part = CMSG_NXTHDR(&header, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+        const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+            out.fds.emplace_back(fd);
+        }
+    }
+    out.cut = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+    return out;
+}
+
+void close_all(std::vector<UniqueFd>& fds) {
+    for (UniqueFd& fd : fds) close_now(std::move(fd));
+}
+
+}  // namespace
+
+Result<UniqueFd> make_body(const char* name) {
+    UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+    if (!fd.valid() && errno == EINVAL)
+        fd.reset(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd.valid()) return fail_errno(errno, "cannot make a memory file for a large body");
+    return fd;
+}
+
+Result<void> append_body(int fd, const void* bytes, std::size_t size) {
+    const char* at = static_cast<const char*>(bytes);
+    while (size > 0) {
+        const ssize_t done = ::write(fd, at, size);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return fail_errno(errno, "cannot keep a large body in memory");
+        at += done;
+        size -= static_cast<std::size_t>(done);
+    }
+    return {};
+}
+
+Result<void> seal_body(int fd) {
+    if (::fcntl(fd, F_ADD_SEALS, kSeals) != 0) return fail_errno(errno, "cannot seal a large body");
+    return {};
+}
+
+bool read_body(int fd, void* to, std::size_t size, std::uint64_t at) {
+    char* out = static_cast<char*>(to);
+    while (size > 0) {
+        const ssize_t got = ::pread(fd, out, size, static_cast<off_t>(at));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        out += got;
+        at += static_cast<std::uint64_t>(got);
+        size -= static_cast<std::size_t>(got);
+    }
+    return true;
+}
+
+const char* judge_body(int fd, std::uint64_t bytes) {
+    if (bytes == 0 || bytes > kLargeBodyBytesMax) return "a large body of no size that is allowed";
+    // First: only a memory file answers this, and what answers it has no driver behind it that could make anybody wait.
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals < 0) return "a large body that is no memory file";
+    if ((seals & kSeals) != kSeals) return "a large body that is not sealed";
+    // The place in the file is of no use to anybody: it is read by pread, and not written any more.
+    if (static_cast<std::uint64_t>(::lseek(fd, 0, SEEK_END)) != bytes)
+        return "a large body of another size than declared";
+    return nullptr;
+}
+
+BodySent send_body(int socket, const Carried& carried, bool wait) {
+    layout::BodyMessage message{layout::kBodyMagic, carried.token};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    iovec bytes{&message, sizeof(message)};
+    msghdr header{};
+    header.msg_iov = &bytes;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* part = CMSG_FIRSTHDR(&header);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(part), &carried.fd, sizeof(int));
+    for (;;) {
+        if (::sendmsg(socket, &header, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0)
+            return BodySent::Yes;
+        if (errno == EINTR) continue;
+        // ETOOMANYREFS: as many descriptors of this user are on their way as it may have open.
+        const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == ETOOMANYREFS ||
+                           errno == ENOBUFS || errno == ENOMEM;
+        return later ? BodySent::Full : BodySent::Gone;
+    }
+}
+
+const char* BodyInbox::read_one(int socket) {
+    Arrived arrived = receive(socket);
+    if (arrived.got <= 0) return "a large body's token without its descriptor";
+    if (arrived.got != sizeof(arrived.message) || arrived.cut || arrived.fds.size() != 1 ||
+        arrived.message.magic != layout::kBodyMagic) {
+        close_all(arrived.fds);
+        return "a message on the control socket that is none";
+    }
+    const std::uint64_t token = arrived.message.token;
+    if (token <= last_token_ || waiting_.size() >= kUnnamedMax) {
+        const bool twice = token <= last_token_;
+        close_all(arrived.fds);
+        return twice ? "a large body's token used twice"
+                     : "more large bodies than records that name them";
+    }
+    last_token_ = token;
+    waiting_.emplace(token, std::move(arrived.fds.front()));
+    return nullptr;
+}
+
+const char* BodyInbox::take(int socket, std::uint64_t token, std::uint64_t bytes, UniqueFd& out) {
+    auto found = waiting_.find(token);
+    while (found == waiting_.end()) {
+        if (const char* broken = read_one(socket)) return broken;
+        found = waiting_.find(token);
+    }
+    UniqueFd fd = std::move(found->second);
+    waiting_.erase(found);
+    const char* broken = judge_body(fd.get(), bytes);
+    if (broken != nullptr)
+        close_now(std::move(fd));
+    else
+        out = std::move(fd);
+    return broken;
+}
+
+void discard_bodies(int socket) {
+    for (int i = 0; i < kDiscardMax; ++i) {
+        Arrived arrived = receive(socket);
+        if (arrived.got <= 0 && arrived.fds.empty()) return;
+        close_all(arrived.fds);
+    }
+}
+
+}  // namespace hf::ring

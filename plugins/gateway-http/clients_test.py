@@ -5,6 +5,7 @@ Usage: clients_test.py <gateway-echo-driver> <gateway-http>. The actors are thos
 """
 import asyncio
 import contextlib
+import http.client
 import os
 import re
 import shutil
@@ -242,6 +243,16 @@ class Tls(unittest.TestCase):
             answer = curl("--cacert", self.certificate, "-H", "Expect:", "-d", body, made.https("/actor/body/a"))
             self.assertEqual((answer[0], answer[2].decode()), (200, body))
             self.assertEqual(curl("--cacert", self.certificate, *upgrade(), made.https("/actor/status/403"))[0], 403)
+
+    def test_large_bodies(self):
+        with self.driver("body_bytes_max=16777216") as made:
+            connection = http.client.HTTPSConnection("127.0.0.1", made.port, context=self.context(), timeout=PATIENCE_S)
+            body = bytes(range(256)) * 32768 + b"end"
+            connection.request("POST", "/actor/body/a", body=body)
+            self.assertEqual(connection.getresponse().read(), body)
+            connection.request("GET", "/actor/large/9000000")
+            self.assertEqual(connection.getresponse().read(), (bytes(range(251)) * 36000)[:9000000])
+            connection.close()
 
     @unittest.skipIf(websockets is None, "python3-websockets is not installed")
     def test_websockets(self):

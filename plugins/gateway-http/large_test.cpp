@@ -17,8 +17,8 @@ constexpr std::size_t kMiB = std::size_t{1} << 20U;
 TestSupervisor::Options options(std::vector<std::pair<std::string, std::string>> settings = {}) {
     TestSupervisor::Options out;
     out.binary = HF_GATEWAY_HTTP;
-    out.settings = std::move(settings);
-    out.settings.emplace_back("body_bytes_max", std::to_string(64 * kMiB));
+    out.settings = {{"body_bytes_max", std::to_string(64 * kMiB)}};
+    out.settings.insert(out.settings.end(), settings.begin(), settings.end());
     return out;
 }
 

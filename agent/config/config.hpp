@@ -119,6 +119,7 @@ struct ClassConfig {
     std::uint64_t state_max = 0;   // bytes
     std::uint32_t concurrency = 1;
     std::string persistence;  // "durable"
+    Millis evict_after{0};    // without an event: out of the runtime's memory
 };
 
 struct Origin {

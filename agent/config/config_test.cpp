@@ -122,6 +122,7 @@ TEST_CASE("values_of_the_file_arrive_with_their_line") {
     CHECK(counter.state_max == 4096);
     CHECK(counter.concurrency == 1);
     CHECK(counter.persistence == "durable");
+    CHECK(counter.evict_after == 10min);
     REQUIRE(find(config, "limits", "request_timeout"));
     CHECK(find(config, "limits", "request_timeout")->origin.line == 5);
     CHECK(find(config, "plugin.placement.settings", "instance")->value == "2");

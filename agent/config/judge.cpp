@@ -272,6 +272,7 @@ ClassConfig Judge::read_class(const Member& member) {
     out.state_max = number<std::uint64_t>(values, "state_max");
     out.concurrency = number<std::uint32_t>(values, "concurrency");
     out.persistence = at(values, "persistence").text;
+    out.evict_after = millis(values, "evict_after");
 
     const Value& cpu = at(values, "cpu_limit");
     const Value& wall = at(values, "wall_limit");

@@ -75,6 +75,7 @@ constexpr Rule kClass[] = {
     // A guest runs one event at a time.
     {"concurrency", Type::Count, "1", 1, 1},
     {"persistence", Type::Word, "durable", 0, 0, "durable"},
+    {"evict_after", Type::Duration, "10m", kSecond, 30 * kDay},
 };
 
 constexpr FixedTable kFixed[] = {{"node", kNode},

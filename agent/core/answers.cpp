@@ -24,7 +24,8 @@ EventKind kind_of(const Origin& origin) {
                                 EventKind::Call,
                                 EventKind::Call,
                                 EventKind::Alarm,
-                                EventKind::Restored};
+                                EventKind::Restored,
+                                EventKind::Stop};
     static_assert(kKinds.size() == std::variant_size_v<Origin>);
     return kKinds.at(origin.index());
 }
@@ -66,6 +67,10 @@ void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
         message_ended(unit, *sent, reply);
     } else if (const auto* alarm = std::get_if<FromAlarm>(&waiting.origin)) {
         visit_ended(unit, *alarm, reply);
+    } else if (std::holds_alternative<FromStop>(waiting.origin)) {
+        ++(reply.reason == ReplyReason::Ok ? env_.stats.stops : env_.stats.stops_failed);
+        if (reply.reason != ReplyReason::Ok)
+            env_.note(NoteLevel::Debug, "units", unit.key + ": its stop event: " + reply.text);
     }
 }
 
@@ -96,8 +101,11 @@ void Units::deadline_passed(const DeadlineEntry& entry) {
     ReplyOut reply;
     reply.reason = ReplyReason::Deadline;
     reply.text = "the event was not answered in time";
-    if (unit->running && unit->running->waiting.event == entry.event)
+    if (unit->running && unit->running->waiting.event == entry.event) {
+        if (std::holds_alternative<FromStop>(unit->running->waiting.origin))
+            return stop_late(*unit);
         return answer(*unit, unit->running->waiting, std::move(reply));
+    }
     for (Output& output : unit->outputs) {
         if (output.waiting.event == entry.event)
             return answer(*unit, output.waiting, std::move(reply));

@@ -38,6 +38,9 @@ struct Stats {
     std::uint64_t messages_sent = 0;   // one-way messages stored with their sender
     std::uint64_t messages_applied = 0;  // and stored as applied by their receiver
     std::uint64_t messages_dead = 0;     // given up
+    std::uint64_t stops = 0;             // stop events whose handler ended well, and is stored
+    std::uint64_t stops_failed = 0;      // and those that failed, were late or were cut off
+    std::uint64_t evicted = 0;           // units that left memory idle, or to make room
     std::uint64_t stale_messages =
         0;  // answers of retired activations, dead generations, settled requests
 };

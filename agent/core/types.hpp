@@ -61,6 +61,7 @@ struct ClassSpec {
     std::string name;
     std::int64_t wall_limit = 5 * kSecond;
     std::uint32_t state_bytes_max = 48 * 1024;
+    std::int64_t evict_after = 600 * kSecond;  // without an event: out of the runtime's memory
 };
 
 // Every bound of the core, with its default. The configuration room fills it from agent.toml.

@@ -283,6 +283,9 @@ json Daemon::status_json() const {
               {"messages_sent", stats.messages_sent},
               {"messages_applied", stats.messages_applied},
               {"messages_dead", stats.messages_dead},
+              {"evicted", stats.evicted},
+              {"stops", stats.stops},
+              {"stops_failed", stats.stops_failed},
               {"stale_messages", stats.stale_messages}}},
             {"links", links}};
 }

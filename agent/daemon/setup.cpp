@@ -216,6 +216,7 @@ Result<core::Config> core_config(const config::Config& config,
         spec.name = name;
         spec.wall_limit = ns(wasm.wall_limit);
         spec.state_bytes_max = static_cast<std::uint32_t>(wasm.state_max);
+        spec.evict_after = ns(wasm.evict_after);
         out.classes.push_back(std::move(spec));
     }
     return out;

@@ -38,6 +38,7 @@ core::Config World::node_config() {
     core::ClassSpec counter;
     counter.name = "counter";
     counter.wall_limit = 1 * kSecond;
+    counter.evict_after = scenario.evict_after;
     config.classes.push_back(counter);
     return config;
 }
@@ -69,8 +70,12 @@ void World::end_life() {
     totals_.place_late += stats.place_late;
     totals_.poisoned += stats.poisoned;
     totals_.deadline += stats.deadline;
+    totals_.evicted += stats.evicted;
+    totals_.stops += stats.stops;
+    totals_.stops_failed += stats.stops_failed;
     history.orphan_life(life_);
     places_.clear();
+    stopped_.clear();
     for (auto& [id, command] : commands_) {
         if (command.life == life_) command.done = true;
     }

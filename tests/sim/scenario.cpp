@@ -173,6 +173,12 @@ Scenario draw_scenario(std::uint64_t seed) {
         s.actor_percent = static_cast<unsigned>(actors.between(10, 90));
         s.limits.units_max = core::Limits{}.units_max;
     }
+    // Units that leave memory because they are idle, and those that want to hear of it.
+    Dice leaving(seed ^ 0x53544F50U);
+    if (leaving.percent(60)) {
+        s.stop_percent = leaving.percent(50) ? 100 : 50;
+        if (!s.calm) s.evict_after = leaving.between(20, 3000) * kMs;
+    }
     return s;
 }
 

@@ -106,6 +106,7 @@ void show_status(std::ostream& out, const Json& result) {
          {"events accepted", at("accepted")},
          {"events answered", at("answered")},
          {"units", at("units")},
+         {"control groups", at("control_groups")},
          {"missing walls", list(result, "missing_walls").empty() ? "-" : "below"}});
     // Each is a sentence of its own.
     if (const Json& walls = list(result, "missing_walls"); !walls.empty()) {

@@ -97,6 +97,8 @@ struct PluginConfig {
     std::filesystem::path binary;  // absolute; empty: the shipped one, beside holdfastd
     std::string policy;            // placement and drain; empty for the others
     std::uint32_t instances = 1;   // runtime: 1..64; 1 for the others
+    std::uint64_t memory_max = 0;  // bytes, of one instance
+    std::uint32_t pids_max = 0;    // its processes and threads
     Millis deadline{0};            // placement and drain: limits.place_deadline; 0 for the others
     bool required =
         false;  // placement: a call the policy did not answer fails instead of using the default

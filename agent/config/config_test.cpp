@@ -81,6 +81,9 @@ TEST_CASE("three_plugins_and_nothing_else_give_the_documented_defaults") {
     CHECK(config.plugin(Slot::Storage)->setting("path") == "/var/lib/holdfast/store");
     CHECK(config.plugin(Slot::Storage)->setting("map_bytes") == "17179869184");
     CHECK(config.plugin(Slot::Runtime)->instances == 1);
+    CHECK(config.plugin(Slot::Runtime)->memory_max == 4ULL << 30U);
+    CHECK(config.plugin(Slot::Storage)->pids_max == 64);
+    CHECK(gateway.setting("memory_max").empty());  // the supervisor's, not the plugin's
     CHECK(config.plugin(Slot::Runtime)->setting("resident_units_max") == "20000");
 }
 

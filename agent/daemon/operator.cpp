@@ -253,6 +253,7 @@ json Daemon::status_json() const {
             {"uptime_ms", (monotonic_ns() - started_) / core::kMs},
             {"listen", listen},
             {"policies", policies},
+            {"control_groups", spawner_->cgroups_in_force()},
             {"missing_walls", walls},
             {"accepted", stats.accepted},
             {"answered", stats.answered},

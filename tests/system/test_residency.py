@@ -1,9 +1,12 @@
-"""Actors in memory and out of it: idle ones leave and come back, those that want to hear of it do."""
+"""Actors in memory and out of it: idle ones leave and come back, those that want to hear of it do; and the wall around all
+of them together."""
 import asyncio
+import os
 import signal
+import subprocess
 import unittest
 
-from harness import Case, wait_for
+from harness import BIN, Case, descendants, wait_for
 
 try:
     import websockets
@@ -109,3 +112,50 @@ class Sockets(Case):
         self.assertGreaterEqual(node.status()["stats"]["evicted"], 1)
         wait_for("their closing was heard", lambda: node.http("GET", "/actor/chat/room")[2] == b"")
         self.common_checks(node)
+
+
+class Memory(Case):
+    LIMIT = "64MiB"
+
+    def greedy_node(self):
+        node = self.node({"plugin.runtime": {"instances": 1, "memory_max": self.LIMIT},
+                          "class.misfit": {"memory_max": "32MiB", "cpu_limit": "5s"}}, classes=("counter", "misfit"))
+        if "memory" not in (node.status()["control_groups"] or ""):
+            self.skipTest("no memory group on this machine: " + "; ".join(node.status()["missing_walls"]))
+        return node
+
+    def test_actors_that_fill_memory_end_their_runtime_by_name_and_the_node_goes_on(self):
+        node = self.greedy_node()
+        self.assertEqual(node.post("/actor/counter/c")[2], b"1\n")
+        for i in range(8):
+            status = node.post(f"/actor/misfit/m{i}/hold?400")[0]
+            if status != 200:
+                break
+        exit_ = wait_for("the runtime was ended", lambda: node.plugins()["runtime"]["instances"][0].get("last_exit"))
+        self.assertEqual(exit_, f"killed: out of memory (limit {self.LIMIT})")
+        wait_for("the counter counts on", lambda: node.post("/actor/counter/c")[2] == b"2\n")
+        text = subprocess.run([os.path.join(BIN, "holdfast"), "--node", node.data, "status"], text=True,
+                              stdout=subprocess.PIPE, check=True).stdout
+        self.assertRegex(text, "control groups +memory")
+        self.assertTrue(node.control_groups())
+        self.common_checks(node)
+        node.stop(signal.SIGTERM)
+        self.assertEqual(node.control_groups(), [], "nothing of the node is left among the control groups")
+
+    def test_every_process_of_an_instance_is_inside_and_a_killed_nodes_groups_go_at_the_next_start(self):
+        node = self.greedy_node()
+        inside = set()
+        for group in node.control_groups():
+            for top, _, _ in os.walk(group):
+                with open(os.path.join(top, "cgroup.procs"), encoding="ascii") as file:
+                    inside |= {int(line) for line in file if line.strip() != "0"}
+        family = set(descendants(node.pid))
+        self.assertTrue(family)
+        self.assertEqual(family - inside, set(), "processes outside of every group")
+        node.stop(signal.SIGKILL)
+        before = {os.path.join(top, d) for group in node.control_groups() for top, dirs, _ in os.walk(group) for d in dirs}
+        self.assertTrue(before, "nobody was left to remove them")
+        node.start()
+        self.common_checks(node)
+        node.stop(signal.SIGTERM)
+        self.assertEqual(node.control_groups(), [])

@@ -108,6 +108,7 @@ void show_status(std::ostream& out, const Json& result) {
          {"units", at("units")},
          {"journal", line_of(result.is_object() ? result.value("journal", Json()) : Json())},
          {"large bodies", at("bulk")},
+         {"control groups", at("control_groups")},
          {"missing walls", list(result, "missing_walls").empty() ? "-" : "below"}});
     // Each is a sentence of its own.
     if (const Json& walls = list(result, "missing_walls"); !walls.empty()) {

@@ -223,6 +223,12 @@ int other(const std::string& what, const char* argument) {
         std::fprintf(stderr, "last words");
         return 3;
     }
+    if (what == "take-memory") {
+        const std::size_t bytes = static_cast<std::size_t>(std::atoi(argument)) << 20U;
+        auto* memory = static_cast<volatile char*>(std::malloc(bytes));
+        for (std::size_t i = 0; memory != nullptr && i < bytes; i += 4096) memory[i] = 1;
+        return 0;
+    }
     if (what == "segv") return ::raise(SIGSEGV);
     if (what == "abort") std::abort();
     if (what == "uid") {

@@ -101,6 +101,8 @@ struct PluginConfig {
     std::filesystem::path binary;  // absolute; empty: the shipped one, beside holdfastd
     std::string policy;            // placement and drain; empty for the others
     std::uint32_t instances = 1;   // runtime: 1..64; 1 for the others
+    std::uint64_t memory_max = 0;  // bytes, of one instance
+    std::uint32_t pids_max = 0;    // its processes and threads
     Millis deadline{0};            // placement and drain: limits.place_deadline; 0 for the others
     bool required =
         false;  // placement: a call the policy did not answer fails instead of using the default
@@ -125,6 +127,7 @@ struct ClassConfig {
     std::string persistence;     // "durable"
     std::string mailbox;         // "durable", "buffered", "volatile"
     std::uint64_t body_max = 0;  // bytes, of a request and of its answer
+    Millis evict_after{0};       // without an event: out of the runtime's memory
 };
 
 struct Origin {

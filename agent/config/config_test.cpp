@@ -81,6 +81,9 @@ TEST_CASE("three_plugins_and_nothing_else_give_the_documented_defaults") {
     CHECK(config.plugin(Slot::Storage)->setting("path") == "/var/lib/holdfast/store");
     CHECK(config.plugin(Slot::Storage)->setting("map_bytes") == "17179869184");
     CHECK(config.plugin(Slot::Runtime)->instances == 1);
+    CHECK(config.plugin(Slot::Runtime)->memory_max == 4ULL << 30U);
+    CHECK(config.plugin(Slot::Storage)->pids_max == 64);
+    CHECK(gateway.setting("memory_max").empty());  // the supervisor's, not the plugin's
     CHECK(config.plugin(Slot::Runtime)->setting("resident_units_max") == "20000");
 }
 
@@ -122,6 +125,7 @@ TEST_CASE("values_of_the_file_arrive_with_their_line") {
     CHECK(counter.state_max == 4096);
     CHECK(counter.concurrency == 1);
     CHECK(counter.persistence == "durable");
+    CHECK(counter.evict_after == 10min);
     REQUIRE(find(config, "limits", "request_timeout"));
     CHECK(find(config, "limits", "request_timeout")->origin.line == 5);
     CHECK(find(config, "plugin.placement.settings", "instance")->value == "2");

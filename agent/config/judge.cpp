@@ -278,6 +278,7 @@ ClassConfig Judge::read_class(const Member& member) {
     out.persistence = at(values, "persistence").text;
     out.mailbox = at(values, "mailbox").text;
     out.body_max = number<std::uint64_t>(values, "body_max");
+    out.evict_after = millis(values, "evict_after");
 
     const Value& cpu = at(values, "cpu_limit");
     const Value& wall = at(values, "wall_limit");

@@ -184,6 +184,8 @@ void Judge::finish_plugin(const Shipped* shipped,
     if (const Value* policy = value("policy")) out.policy = policy->text;
     if (const Value* count = value("instances"))
         out.instances = static_cast<std::uint32_t>(count->number);
+    out.memory_max = static_cast<std::uint64_t>(value("memory_max")->number);
+    out.pids_max = static_cast<std::uint32_t>(value("pids_max")->number);
     if (const Value* required = value("required")) out.required = required->number != 0;
     if (const Value* listen = value("listen")) out.listen = listen->listen;
     if (shipped != nullptr)

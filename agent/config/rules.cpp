@@ -84,6 +84,7 @@ constexpr Rule kClass[] = {
     {"mailbox", Type::Word, "durable", 0, 0, "durable|buffered|volatile"},
     // Up to the least of it a body lies in the record.
     {"body_max", Type::Size, "48KiB", kPayload, kLargeBody},
+    {"evict_after", Type::Duration, "10m", kSecond, 30 * kDay},
 };
 
 constexpr FixedTable kFixed[] = {{"node", kNode},
@@ -97,12 +98,28 @@ constexpr Rule kUse = {"use", Type::Label};
 constexpr Rule kBinary = {"binary", Type::Path};
 constexpr Rule kPolicy = {"policy", Type::Label};
 
+// Of one instance. 16 MiB is what a process needs to start and attach its link.
+constexpr Rule memory_max(std::string_view standard) {
+    return {"memory_max", Type::Size, standard, 16 * kMiB, 16 * kTiB};
+}
+// Processes and threads, the jail's own included; a few threads each, and room for a plugin of one's own.
+constexpr Rule kPidsMax = {"pids_max", Type::Count, "64", 8, 32768};
+
+// 10 000 connections of up to 64 KiB and 256 MiB of WebSockets.
 constexpr Rule kGatewaySlot[] = {
-    kUse, kBinary, {"listen", Type::Listen, "127.0.0.1:8080", 0, 0, "", "HOLDFAST_LISTEN"}};
-constexpr Rule kStorageSlot[] = {kUse, kBinary};
-constexpr Rule kRuntimeSlot[] = {kUse, kBinary, {"instances", Type::Count, "1", 1, 64}};
-constexpr Rule kPlacementSlot[] = {kUse, kBinary, kPolicy, {"required", Type::Switch, "false"}};
-constexpr Rule kDrainSlot[] = {kUse, kBinary, kPolicy};
+    kUse,
+    kBinary,
+    {"listen", Type::Listen, "127.0.0.1:8080", 0, 0, "", "HOLDFAST_LISTEN"},
+    memory_max("2GiB"),
+    kPidsMax};
+// What of the store's file lies in memory counts, and is given back when it is needed.
+constexpr Rule kStorageSlot[] = {kUse, kBinary, memory_max("4GiB"), kPidsMax};
+// 20 000 actors of 25 KiB are half a GiB; the rest is what they write into their own memory.
+constexpr Rule kRuntimeSlot[] = {
+    kUse, kBinary, {"instances", Type::Count, "1", 1, 64}, memory_max("4GiB"), kPidsMax};
+constexpr Rule kPlacementSlot[] = {
+    kUse, kBinary, kPolicy, {"required", Type::Switch, "false"}, memory_max("256MiB"), kPidsMax};
+constexpr Rule kDrainSlot[] = {kUse, kBinary, kPolicy, memory_max("256MiB"), kPidsMax};
 
 // The plugin judges again with the same ranges; its settings file says where the numbers come from.
 constexpr Rule kGatewayHttp[] = {

@@ -90,6 +90,8 @@ enum class EventKind : std::uint8_t {
     Stop = 8,
     Entity = 9
 };
+// Why a unit leaves memory, as guest ABI v1 numbers it.
+enum class StopReason : std::uint32_t { Move = 1, Drain = 2, Passivate = 3, Evict = 4 };
 struct Deliver {
     Handle to;
     OpId op = 0;

@@ -56,7 +56,8 @@ Units::Units(Env& env, StoreClient& store, Supervision& supervision)
                {[this](const JournalItem& item, bool last) { return offer_journalled(item, last); },
                 [this](ReplyOut reply) { emit_reply(std::move(reply)); },
                 [this](const JournalItem& item) { journal_settled(item); }}),
-      bulk_(env.config.limits.bulk_bytes) {}
+      bulk_(env.config.limits.bulk_bytes),
+      warm_(env.config.classes.size()) {}
 
 void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
     incarnation_ = incarnation;
@@ -196,6 +197,7 @@ void Units::push(Unit& unit, Mail mail) {
     accepted_bytes_ += mail.waiting.bytes;
     unit.mailbox_bytes += mail.waiting.bytes;
     arm_deadline(unit, mail);
+    unit.release_after = false;
     unit.mailbox.push_back(std::move(mail));
     touch(unit);
     pump(unit);
@@ -222,14 +224,19 @@ bool Units::forget_one_idle() {
     for (const UnitId id : idle_) {
         Unit* unit = unit_of(id);
         if (at_rest(*unit) && !unit->deleting && !unit->placing && unit->sockets == 0) {
-            if (unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed)) {
-                forget(*unit);
-                return true;
-            }
-            // Held but never sealed: who finds the record later must not take it for sealed, so it is given back.
-            if (unit->hold == Hold::Serving) {
+            const bool forgettable =
+                unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed);
+            if (hears_stop(*unit)) {
+                // Not before its Stop: the next one who comes finds it gone from memory.
+                ask_to_leave(*unit, StopReason::Evict);
+                leaving = true;
+            } else if (!forgettable && unit->hold == Hold::Serving) {
+                // Held but never sealed: who finds the record later must not take it for sealed, so it is given back.
                 release(*unit);
                 leaving = true;
+            } else if (forgettable) {
+                forget(*unit);
+                return true;
             }
         }
         if (++looks == kLooks) break;
@@ -241,9 +248,7 @@ bool Units::forget_one_idle() {
 
 // Nothing runs, waits or is open; only then a unit is forgotten or released.
 bool Units::at_rest(const Unit& unit) const {
-    return unit.settled() && !unit.has_work() && unit.outputs.empty() && unit.runtime_op == 0 &&
-           unit.store_op == 0 && unit.fetches_open == 0 && unit.memory != Memory::Fetching &&
-           unit.stored.outbox.empty() && unit.done.empty();
+    return pausing(unit) && unit.stored.outbox.empty();
 }
 
 void Units::forget(Unit& unit) {
@@ -258,6 +263,11 @@ void Units::touch(Unit& unit) {
     unit.last_active = env_.now;
     if (const auto it = runtimes_.find(unit.runtime); it != runtimes_.end())
         it->second.order.splice(it->second.order.end(), it->second.order, unit.resident_position);
+    if (unit.runtime.valid()) {
+        std::list<UnitId>& warm = warm_.at(unit.class_index);
+        warm.splice(warm.end(), warm, unit.warm_position);
+        unit.warm_since = env_.now;
+    }
     if (unit.in_idle_list) {
         idle_.splice(idle_.end(), idle_, unit.idle_position);
     } else {
@@ -283,12 +293,18 @@ void Units::tick() {
     alarms_.tick();
     journal_.tick();
     retry_offers();
+    evict_idle();
+    refuse_crowded();
     // hold_idle: give a hold back after an hour without an event.
     while (!idle_.empty()) {
         Unit* unit = unit_of(idle_.front());
         if (env_.now - unit->last_active < env_.config.limits.hold_idle) break;
-        touch(*unit);
-        if (unit->hold == Hold::Serving && at_rest(*unit) && unit->sockets == 0) release(*unit);
+        unit->last_active = env_.now;
+        idle_.splice(idle_.end(), idle_, unit->idle_position);
+        if (unit->hold != Hold::Serving || unit->sockets != 0) continue;
+        // evict_idle() has asked it, or will when one of the Stops that are open has ended.
+        unit->release_after = hears_stop(*unit) || unit->leaving;
+        if (at_rest(*unit) && !unit->release_after) release(*unit);
     }
 }
 
@@ -296,6 +312,11 @@ Time Units::next_deadline() const {
     Time soonest = deadlines_.empty() ? kNever : deadlines_.front().at;
     soonest = std::min({soonest, alarms_.next_deadline(), journal_.next_deadline()});
     if (!offers_later_.empty()) soonest = std::min(soonest, offers_later_.begin()->first);
+    if (!closing_) soonest = std::min(soonest, evict_next_);
+    for (const auto& [handle, load] : runtimes_) {
+        if (!load.crowded.empty())
+            soonest = std::min(soonest, units_.at(load.crowded.front())->room_by);
+    }
     if (!idle_.empty())
         soonest =
             std::min(soonest, units_.at(idle_.front())->last_active + env_.config.limits.hold_idle);
@@ -314,13 +335,9 @@ void Units::pump(Unit& unit) {
         unit.counted_unsettled = !unit.settled();
         unsettled_ += unit.counted_unsettled ? 1U : static_cast<std::size_t>(-1);
     }
-    // A parked event is waited for: its call has a deadline.
-    if (unit.leave_runtime && unit.runtime_op == 0 && !unit.running) {
-        leave_runtime(unit, true);
-        if (unit.memory >= Memory::Activating) unit.memory = Memory::Cold;
-    }
-    if (unit.passivate && unit.memory == Memory::Resident && at_rest(unit)) go_cold(unit, true);
+    leave_when_due(unit);
     const bool wants_base = unit.memory == Memory::Resident && !unit.checkpointing &&
+                            !unit.stop_over &&
                             (unit.entries_since_base >= env_.config.limits.checkpoint_entries ||
                              unit.bytes_since_base >= env_.config.limits.checkpoint_bytes);
     if (!unit.has_work() && !wants_base) return;
@@ -333,8 +350,11 @@ void Units::pump(Unit& unit) {
         return;
     }
     if (!unit.runtime.valid() || unit.runtime_op != 0) return;
-    if (unit.memory == Memory::Activating) return queue_for_runtime(unit);
-    if (unit.memory != Memory::Resident) return;
+    if (unit.memory == Memory::Activating) {
+        if (unit.room_by == 0) queue_for_runtime(unit);
+        return;
+    }
+    if (unit.memory != Memory::Resident || unit.stop_over) return;
     if (unit.running) {
         if (unit.answered) queue_for_runtime(unit);
         return;

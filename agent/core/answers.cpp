@@ -26,7 +26,8 @@ EventKind kind_of(const Origin& origin) {
                                 EventKind::Call,
                                 EventKind::Alarm,
                                 EventKind::Restored,
-                                EventKind::Http};
+                                EventKind::Http,
+                                EventKind::Stop};
     static_assert(kKinds.size() == std::variant_size_v<Origin>);
     return kKinds.at(origin.index());
 }
@@ -81,6 +82,10 @@ void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
         env_.note(NoteLevel::Warn,
                   "units",
                   unit.key + ": a request that was accepted in memory is lost: " + reply.text);
+    } else if (std::holds_alternative<FromStop>(waiting.origin)) {
+        ++(reply.reason == ReplyReason::Ok ? env_.stats.stops : env_.stats.stops_failed);
+        if (reply.reason != ReplyReason::Ok)
+            env_.note(NoteLevel::Debug, "units", unit.key + ": its stop event: " + reply.text);
     }
 }
 
@@ -111,8 +116,11 @@ void Units::deadline_passed(const DeadlineEntry& entry) {
     ReplyOut reply;
     reply.reason = ReplyReason::Deadline;
     reply.text = "the event was not answered in time";
-    if (unit->running && unit->running->waiting.event == entry.event)
+    if (unit->running && unit->running->waiting.event == entry.event) {
+        if (std::holds_alternative<FromStop>(unit->running->waiting.origin))
+            return stop_late(*unit);
         return answer(*unit, unit->running->waiting, std::move(reply));
+    }
     for (Output& output : unit->outputs) {
         if (output.waiting.event == entry.event)
             return answer(*unit, output.waiting, std::move(reply));

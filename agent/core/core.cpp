@@ -40,7 +40,10 @@ Time Core::next_deadline() const {
                              placer_.next_deadline(),
                              boot_retry_});
     if (stopping_ != Stopping::No && stopping_ != Stopping::Done)
-        soonest = std::min(soonest, stopping_ == Stopping::Shedding ? stop_by_ : stop_step_by_);
+        soonest = std::min(soonest,
+                           stopping_ == Stopping::Shedding || stopping_ == Stopping::Actors
+                               ? stop_by_
+                               : stop_step_by_);
     return soonest;
 }
 
@@ -115,7 +118,7 @@ void Core::on_gone(const Gone& gone) {
     if (gone.kind == Kind::Placement) placer_.policy_gone(gone.handle);
 }
 
-// --- stop: shed the gateways, settle what was accepted, end the rest, storage last ----------------------------------------
+// --- stop: shed the gateways, settle what was accepted, tell the actors, end the rest, storage last ------------------------
 
 void Core::handle(StopNode& event) {
     if (stopping_ != Stopping::No) return;
@@ -140,6 +143,11 @@ void Core::advance_stop() {
     if (stopping_ == Stopping::Shedding) {
         // Accepted events end, each with its answer, while the gateway still reads answers.
         if (!units_.quiet() && env_.now < stop_by_) return;
+        stopping_ = Stopping::Actors;
+    }
+    if (stopping_ == Stopping::Actors) {
+        // What is in memory hears of it in the time that is left.
+        if (env_.now < stop_by_ && !units_.stop_residents(stop_by_)) return;
         stopping_ = Stopping::Settling;
         stop_step_by_ = std::min(stop_by_, env_.now + kEndStep) + kEndStep;
     }

@@ -93,7 +93,15 @@ private:
     std::uint64_t incarnation_ = 0;
     std::string store_id_;
 
-    enum class Stopping : std::uint8_t { No, Shedding, Settling, Ending, StorageLast, Done };
+    enum class Stopping : std::uint8_t {
+        No,
+        Shedding,
+        Actors,
+        Settling,
+        Ending,
+        StorageLast,
+        Done
+    };
     Stopping stopping_ = Stopping::No;
     Time stop_by_ = kNever;
     Time stop_step_by_ = kNever;

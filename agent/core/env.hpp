@@ -41,6 +41,9 @@ struct Stats {
     std::uint64_t journalled = 0;        // requests accepted for later
     std::uint64_t journal_applied = 0;   // and applied, or given up
     std::uint64_t buffered_lost = 0;     // accepted for later in memory, and not applied
+    std::uint64_t stops = 0;             // stop events whose handler ended well, and is stored
+    std::uint64_t stops_failed = 0;      // and those that failed, were late or were cut off
+    std::uint64_t evicted = 0;           // units that left memory idle, or to make room
     std::uint64_t stale_messages =
         0;  // answers of retired activations, dead generations, settled requests
 };

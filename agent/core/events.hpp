@@ -126,6 +126,7 @@ struct ActivatedIn {
     std::uint64_t activation = 0;
     ActivateStatus status = ActivateStatus::Failed;
     std::string error;
+    bool wants_stop = false;  // it wants to hear that it leaves memory
 };
 enum class DeliverStatus : std::uint8_t {
     Ok,

@@ -98,4 +98,12 @@ Bytes socket_closed_event(std::uint64_t connection, std::uint16_t code, std::str
     return out;
 }
 
+Bytes stop_event(StopReason reason, std::int64_t deadline_ms) {
+    Bytes out;
+    FlatWriter flat(out);
+    flat.u32(static_cast<std::uint32_t>(reason));
+    flat.u64(static_cast<std::uint64_t>(deadline_ms));
+    return out;
+}
+
 }  // namespace hf::core

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "abi/base/bytes.hpp"
+#include "agent/core/actions.hpp"
 #include "agent/core/events.hpp"
 
 namespace hf::core {
@@ -46,5 +47,6 @@ inline constexpr std::size_t kMessageIdHeaderBytes = 4 + kMessageIdHeader.size()
 [[nodiscard]] Bytes socket_closed_event(std::uint64_t connection,
                                         std::uint16_t code,
                                         std::string_view reason);
+[[nodiscard]] Bytes stop_event(StopReason reason, std::int64_t deadline_ms);
 
 }  // namespace hf::core

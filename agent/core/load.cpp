@@ -282,6 +282,7 @@ void Units::activated(const ActivatedIn& event) {
     unit->image.clear();
     unit->image.shrink_to_fit();
     unit->memory = Memory::Resident;
+    unit->wants_stop = event.wants_stop;
     pump(*unit);
 }
 

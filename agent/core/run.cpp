@@ -9,8 +9,6 @@
 namespace hf::core {
 
 namespace {
-constexpr std::uint8_t kPoisonDeaths =
-    3;  // runtimes that died of a fault on one event before it is failed
 // Of an entry: unit, epoch, numbers.
 constexpr std::size_t kObjectHeadBytes = 1024;
 constexpr std::size_t kSendsMax = 32;       // messages of one event (guest ABI v1)
@@ -30,18 +28,6 @@ void Units::want_place(Unit& unit) {
     placer_->ask(unit.id, unit.key, class_name(unit));
 }
 
-// Eviction: what has been idle for longest leaves the runtime's memory and keeps its hold; its next event loads it again.
-void Units::make_room(RuntimeLoad& load, std::uint32_t resident_max) {
-    constexpr int kLooks = 32;  // those at the head are the oldest; a busy head is rare
-    int looks = 0;
-    auto at = load.order.begin();
-    while (load.resident > resident_max && at != load.order.end() && looks++ < kLooks) {
-        Unit& unit = *unit_of(*at++);
-        // Also one that never got into its memory, because it could not be loaded: it has a place all the same.
-        if (at_rest(unit) && !unit.deleting) go_cold(unit, true);
-    }
-}
-
 std::vector<Candidate> Units::offer() {
     std::vector<Candidate> out;
     for (const Handle handle : supervision_.serving(Kind::Runtime)) {
@@ -53,7 +39,7 @@ std::vector<Candidate> Units::offer() {
         candidate.handle = handle;
         candidate.node = env_.config.node_id;
         candidate.instance = supervision_.find(handle)->seat;
-        candidate.resident = it->second.resident;
+        candidate.resident = it->second.resident - it->second.stops;  // their places come free
         candidate.capacity = it->second.capacity;
         candidate.inflight =
             it->second.inflight + static_cast<std::uint32_t>(it->second.ready.size());
@@ -76,11 +62,7 @@ void Units::placed(UnitId id, std::optional<Handle> where, const std::string& wh
     const auto it = runtimes_.find(*where);
     if (it == runtimes_.end() || it->second.retiring) return want_place(*unit);
     unit->runtime = *where;
-    unit->leave_runtime = false;
-    ++it->second.resident;
-    unit->resident_position = it->second.order.insert(it->second.order.end(), id);
-    // Others were placed while this one's question was open.
-    make_room(it->second, it->second.capacity);
+    settle_in(*unit, it->second);
     pump(*unit);
 }
 
@@ -172,8 +154,9 @@ Unit* Units::close_runtime_op(OpId op, Handle from, RuntimeAsk ask, std::uint64_
 
 void Units::send_next(Unit& unit) {
     if (unit.memory == Memory::Activating) return send_activation(unit);
-    if (unit.memory != Memory::Resident) return;
+    if (unit.memory != Memory::Resident || unit.stop_over) return;
     if (unit.running) return send_resume(unit);
+    if (stop_is_next(unit)) return send_stop(unit);
     const Limits& limits = env_.config.limits;
     if (!unit.checkpointing && (unit.entries_since_base >= limits.checkpoint_entries ||
                                 unit.bytes_since_base >= limits.checkpoint_bytes)) {
@@ -186,6 +169,10 @@ void Units::send_next(Unit& unit) {
     Mail mail = std::move(unit.mailbox.front());
     unit.mailbox.pop_front();
     unit.mailbox_bytes -= mail.waiting.bytes;
+    send_event(unit, std::move(mail));
+}
+
+void Units::send_event(Unit& unit, Mail mail) {
     Deliver deliver;
     deliver.to = unit.runtime;
     deliver.op = open_runtime_op(unit, RuntimeAsk::Deliver);
@@ -288,7 +275,8 @@ LogEntry Units::entry_of(Unit& unit, const Mail& mail, DeliveredIn& event) {
 void Units::delivered(DeliveredIn& event) {
     Unit* unit = close_runtime_op(event.op, event.from, RuntimeAsk::Deliver, event.activation);
     if (unit == nullptr || !unit->running) return;
-    touch(*unit);
+    const bool stop = std::holds_alternative<FromStop>(unit->running->waiting.origin);
+    if (!stop) touch(*unit);
     if (event.status == DeliverStatus::NotResident) {
         // Its memory is gone without a death we saw: load again, run again.
         go_cold(*unit, false);
@@ -303,6 +291,7 @@ void Units::delivered(DeliveredIn& event) {
     if (event.status == DeliverStatus::Calling) return park(*unit, std::move(*event.call));
     Mail mail = std::move(*unit->running);
     unit->running.reset();
+    if (stop) stop_ended(*unit, mail);
     if (event.status == DeliverStatus::Ok && !event.sends.empty() &&
         unit->stored.outbox.size() + event.sends.size() > env_.config.limits.outbox_messages) {
         // Its receivers do not take what it sends: the event did not happen, and the memory that says so goes.
@@ -320,7 +309,7 @@ void Units::delivered(DeliveredIn& event) {
             LogEntry part = entry_of(*unit, mail, event);
             if (entry_cost(part) != 0 || part.alarm || part.alarm_cleared)
                 append(*unit, std::move(part));
-            unit->passivate = event.passivate;
+            if (event.passivate && !stop) mark_leaving(*unit, StopReason::Passivate);
             reply = reply_of(mail, event);
             break;
         }
@@ -392,28 +381,6 @@ void Units::dropped(const DroppedIn& event) {
     if (end_runtime_op(event.op, event.from, RuntimeAsk::Drop, 0, was)) feed(event.from);
 }
 
-// Ends the unit's stay at its runtime; the activation id is retired with it.
-void Units::leave_runtime(Unit& unit, bool tell_runtime) {
-    const Handle runtime = unit.runtime;
-    unit.runtime = {};
-    unit.leave_runtime = false;
-    unit.queued_for_runtime = false;
-    unit.runtime_op = 0;
-    unit.checkpointing = false;
-    unit.passivate = false;
-    const std::uint64_t activation = std::exchange(unit.activation, 0);
-    if (!runtime.valid()) return;
-    const auto it = runtimes_.find(runtime);
-    if (it == runtimes_.end()) return;
-    --it->second.resident;
-    it->second.order.erase(unit.resident_position);
-    if (tell_runtime && activation != 0) {
-        it->second.drops.push_back(activation);
-        send_drops(runtime, it->second);
-    }
-    if (it->second.retiring && it->second.resident == 0) supervision_.retired_empty(runtime);
-}
-
 // An in-flight event goes back to the front: nothing of what it did is visible, so it may run again.
 void Units::requeue_running(Unit& unit) {
     if (!unit.running) return;
@@ -421,6 +388,7 @@ void Units::requeue_running(Unit& unit) {
     unit.running.reset();
     unit.parked.reset();
     unit.answered.reset();
+    if (std::holds_alternative<FromStop>(mail.waiting.origin)) return stop_lost(unit, mail);
     ++mail.attempt;
     ++env_.stats.redelivered;
     const bool poison = mail.deaths >= kPoisonDeaths;
@@ -446,13 +414,6 @@ void Units::requeue_running(Unit& unit) {
     unit.mailbox.push_front(std::move(mail));
 }
 
-void Units::go_cold(Unit& unit, bool tell_runtime) {
-    leave_runtime(unit, tell_runtime);
-    if (unit.memory >= Memory::Activating) unit.memory = Memory::Cold;
-    unit.image.clear();
-    requeue_running(unit);
-}
-
 void Units::runtime_serving(Handle runtime) {
     runtimes_[runtime].capacity = std::max<std::uint32_t>(1, env_.config.limits.resident_units_max);
     std::vector<UnitId> homeless;
@@ -476,9 +437,7 @@ void Units::runtime_retiring(Handle runtime) {
     }
     std::sort(there.begin(), there.end());
     for (const UnitId id : there) {
-        Unit* unit = unit_of(id);
-        unit->leave_runtime = true;
-        pump(*unit);
+        ask_to_leave(*unit_of(id), StopReason::Move);
     }
 }
 
@@ -497,7 +456,9 @@ void Units::runtime_gone(const Gone& gone) {
     for (const UnitId id : there) {
         Unit& unit = *unit_of(id);
         if (unit.running && gone.by_fault && gone.current != 0 && unit.runtime_op == gone.current)
-            ++unit.running->deaths;
+            ++(std::holds_alternative<FromStop>(unit.running->waiting.origin)
+                   ? unit.stop_deaths
+                   : unit.running->deaths);
         go_cold(unit, false);
     }
     for (const UnitId id : there) {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -180,6 +181,7 @@ public:
     Time now = kSecond;
     std::vector<std::pair<Time, Action>> done;
     std::function<bool(const Action&)> hook;  // true: taken care of
+    std::set<std::string> wants_stop;         // units that say so when they are activated
     std::uint64_t progress = 1;
     bool unread = false;
 
@@ -201,8 +203,10 @@ private:
         } else if (const auto* request = std::get_if<StoreRequest>(&action)) {
             store(*request);
         } else if (const auto* activate = std::get_if<Activate>(&action)) {
-            feed(ActivatedIn{
-                activate->to, activate->op, activate->activation, ActivateStatus::Ok, ""});
+            ActivatedIn answer{
+                activate->to, activate->op, activate->activation, ActivateStatus::Ok, ""};
+            answer.wants_stop = wants_stop.contains(activate->name);
+            feed(answer);
         } else if (const auto* deliver = std::get_if<Deliver>(&action)) {
             feed(delivered(*deliver));
         } else if (const auto* drop = std::get_if<Drop>(&action)) {

@@ -70,6 +70,7 @@ struct ClassSpec {
     std::uint32_t state_bytes_max = 48 * 1024;
     Mailbox mailbox = Mailbox::Durable;
     std::uint64_t body_bytes_max = 48 * 1024;  // of a request and of its answer
+    std::int64_t evict_after = 600 * kSecond;  // without an event: out of the runtime's memory
 };
 
 // Every bound of the core, with its default. The configuration room fills it from agent.toml.

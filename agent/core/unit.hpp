@@ -69,6 +69,10 @@ struct FromAlarm {
 struct FromRestart {};
 // A request whose client has heard 202 already.
 struct FromBuffered {};
+// From nobody: the unit is about to leave memory.
+struct FromStop {
+    StopReason reason = StopReason::Evict;
+};
 using Origin = std::variant<FromRequest,
                             FromSocketOpened,
                             FromSocketMessage,
@@ -77,7 +81,8 @@ using Origin = std::variant<FromRequest,
                             FromMessage,
                             FromAlarm,
                             FromRestart,
-                            FromBuffered>;
+                            FromBuffered,
+                            FromStop>;
 [[nodiscard]] EventKind kind_of(const Origin& origin);
 
 // Who waits for an event's answer. Answered exactly once, or not at all when its gateway died.
@@ -211,17 +216,26 @@ struct Unit {
     OpId runtime_op = 0;  // the one open Activate, Deliver or Checkpoint
     bool checkpointing = false;
     bool queued_for_runtime = false;
-    bool leave_runtime = false;  // its runtime retires: go Cold at the next pause
 
     std::optional<Mail> running;
     std::optional<Parked> parked;      // running waits for a call
     std::optional<Answered> answered;  // its answer, not sent yet
-    bool passivate = false;            // it asked to leave memory
     bool restored = false;             // it is to hear of its new owner first
     std::size_t sockets = 0;           // open ones
     std::deque<Mail> mailbox;
     std::size_t mailbox_bytes = 0;
     std::deque<Output> outputs;
+
+    // Leaving the runtime's memory (leave.cpp).
+    std::optional<StopReason> leaving;  // at its next pause, after its Stop if it wants one
+    bool wants_stop = false;            // as this activation said
+    bool stop_over = false;             // its Stop has ended: this activation runs nothing more
+    bool stop_counted = false;          // in Units::stops_open_
+    bool release_after = false;         // hold_idle has passed while it was leaving
+    std::uint8_t stop_deaths = 0;       // runtimes that died of a fault in its Stop
+    Time room_by = 0;  // until then a place is waited for that a Stop makes free; 0: it has one
+    std::list<UnitId>::iterator warm_position;  // in Units::warm_, while it has a runtime
+    Time warm_since = 0;
 
     std::list<UnitId>::iterator idle_position;
     bool in_idle_list = false;

@@ -9,8 +9,9 @@
 //   - a call leaves once what came before its event is stored; its event is parked, and its unit runs nothing else;
 //  - a message to another unit leaves once it is stored with its sender, and is applied once by its number;
 //  - a request for later is in the journal before its client hears so, and is applied once by its number;
-//  - an alarm fires through the index; only the unit's own log says whether it still stands.
-// One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, commit.cpp, calls.cpp, messages.cpp, later.cpp,
+//  - an alarm fires through the index; only the unit's own log says whether it still stands;
+//  - who wants a Stop leaves memory after it, with what it wrote stored, and runs nothing else in that activation.
+// One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, leave.cpp, commit.cpp, calls.cpp, messages.cpp, later.cpp,
 // wakes.cpp, socket_events.cpp.
 #pragma once
 
@@ -22,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "agent/core/alarms.hpp"
 #include "agent/core/bulk.hpp"
@@ -36,6 +38,9 @@
 
 namespace hf::core {
 
+// Runtimes that died of a fault on one event before it is failed.
+inline constexpr std::uint8_t kPoisonDeaths = 3;
+
 class Units {
 public:
     Units(Env& env, StoreClient& store, Supervision& supervision);
@@ -49,6 +54,9 @@ public:
         alarms_.close();
         journal_.close();
     }
+    // After close() and once quiet: every unit in memory that wants its Stop gets it, a bounded number at a time, each until
+    // `by` at the latest. Asked again after every step; true when all have left.
+    [[nodiscard]] bool stop_residents(Time by);
     // Nothing accepted is unanswered and nothing executed is unstored.
     [[nodiscard]] bool quiet() const {
         return accepted_ == 0 && unsettled_ == 0 && journal_.quiet();
@@ -109,6 +117,9 @@ private:
         std::uint32_t capacity = 0;  // units it may hold
         std::list<UnitId> order;     // those placed there, least recently active first
         bool retiring = false;
+        std::uint32_t stops = 0;  // of the resident, those that leave after their Stop
+        std::list<UnitId>
+            crowded;  // of the resident, those that wait for such a place; at most `stops`
     };
 
     enum class RuntimeAsk : std::uint8_t { Activate, Deliver, Checkpoint, Drop };
@@ -210,11 +221,11 @@ private:
 
     // run.cpp
     void want_place(Unit& unit);
-    void make_room(RuntimeLoad& load, std::uint32_t resident_max);
     void queue_for_runtime(Unit& unit);
     void feed(Handle runtime);
     void send_drops(Handle runtime, RuntimeLoad& load);
     void send_next(Unit& unit);
+    void send_event(Unit& unit, Mail mail);
     [[nodiscard]] OpId open_runtime_op(Unit& unit, RuntimeAsk ask);
     [[nodiscard]] Unit* close_runtime_op(OpId op,
                                          Handle from,
@@ -222,8 +233,6 @@ private:
                                          std::uint64_t activation);
     [[nodiscard]] bool end_runtime_op(
         OpId op, Handle from, RuntimeAsk ask, std::uint64_t activation, RuntimeOp& was);
-    void leave_runtime(Unit& unit, bool tell_runtime);
-    void go_cold(Unit& unit, bool tell_runtime);
     void send_resume(Unit& unit);
     [[nodiscard]] std::string broken_bound(const Unit& unit, const DeliveredIn& event) const;
     [[nodiscard]] bool lacks_room(Unit& unit, DeliveredIn& event);
@@ -235,6 +244,27 @@ private:
                     ReplyOut reply,
                     std::vector<SocketWish> sockets = {});
     void requeue_running(Unit& unit);
+
+    // leave.cpp
+    void leave_runtime(Unit& unit, bool tell_runtime);
+    void go_cold(Unit& unit, bool tell_runtime);
+    [[nodiscard]] bool pausing(const Unit& unit) const;
+    [[nodiscard]] bool hears_stop(const Unit& unit) const;
+    void mark_leaving(Unit& unit, StopReason reason);
+    void ask_to_leave(Unit& unit, StopReason reason);
+    void end_leaving(Unit& unit);
+    void leave_when_due(Unit& unit);
+    [[nodiscard]] bool stop_is_next(const Unit& unit) const;
+    void send_stop(Unit& unit);
+    void stop_ended(Unit& unit, Mail& mail);
+    void stop_lost(Unit& unit, Mail& mail);
+    void stop_late(Unit& unit);
+    void make_room(RuntimeLoad& load, std::uint32_t resident_max);
+    void settle_in(Unit& unit, RuntimeLoad& load);
+    void give_room(RuntimeLoad& load);
+    void refuse_crowded();
+    [[nodiscard]] Time evict_after(std::size_t class_index) const;
+    void evict_idle();
 
     // commit.cpp
     void append(Unit& unit, LogEntry part);
@@ -270,6 +300,14 @@ private:
     std::size_t accepted_bytes_ = 0;
     std::size_t unsettled_ = 0;  // units with a pending or open entry
     bool closing_ = false;
+    // By class: the units that have a runtime, least recently active first.
+    std::vector<std::list<UnitId>> warm_;
+    std::size_t warm_count_ = 0;
+    Time evict_next_ = kNever;      // nothing is idle for long enough before that
+    bool evict_waiting_ = false;    // for the end of one of the Stops that are open
+    std::uint32_t stops_open_ = 0;  // units that leave after their Stop
+    std::deque<UnitId> to_stop_;    // of a node that stops: those not asked yet
+    Time stop_by_ = kNever;
 };
 
 }  // namespace hf::core

@@ -19,6 +19,9 @@ constexpr std::uint64_t kBuilderCpuSeconds = 240;
 // The image phase reserves a 4 GiB slot and its guards; gcc -O1 needs 0.7 GiB for a 0.9 MB module.
 constexpr std::uint64_t kBuilderAddressBytes = 16ULL << 30U;
 constexpr std::uint64_t kBuilderFileBytes = 1ULL << 30U;
+// gcc's 0.7 GiB twice, and what it reads and writes.
+constexpr std::uint64_t kBuilderMemoryBytes = 2ULL << 30U;
+constexpr std::uint32_t kBuilderPids = 64;  // gcc, cc1, as, collect2, ld, one after the other
 constexpr std::size_t kAnswerBytesMax = 64 * 1024;
 }  // namespace
 
@@ -50,6 +53,8 @@ void Daemon::build_next_module() {
     spec.cpu_seconds = kBuilderCpuSeconds;
     spec.address_space_bytes = kBuilderAddressBytes;
     spec.file_bytes = kBuilderFileBytes;
+    spec.memory_bytes = kBuilderMemoryBytes;
+    spec.pids = kBuilderPids;
     spec.standard_output.reset(pipe[1]);
     log::info("builder", "building", {{"class", wasm.name}, {"module", wasm.module.string()}});
     auto process = spawner_->spawn(

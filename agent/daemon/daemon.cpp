@@ -129,6 +129,8 @@ Result<void> Daemon::prepare() {
     process::Spawner::Options spawn_options;
     spawn_options.jail_binary = paths_.jail();
     spawn_options.uid_base = config_.jail.uid_base;
+    // The data directory is locked: nobody else uses this name. Enough of it to tell the nodes of one machine apart.
+    spawn_options.cgroup = "holdfast-" + instance.substr(0, 12);
     HF_ASSIGN(spawner_,
               process::Spawner::create(
                   &loop_,

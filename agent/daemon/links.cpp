@@ -59,6 +59,11 @@ process::SpawnSpec Daemon::spec_of(const core::Spawn& action, const Link& link) 
     spec.args = {"--kind", core::kind_name(action.kind)};
     // Stable per seat, so that a store's files stay readable for its next generation.
     spec.uid_index = action.handle.index + 1;
+    for (const auto& [slot, plugin] : config_.plugins) {
+        if (config::slot_name(slot) != action.slot) continue;
+        spec.memory_bytes = plugin.memory_max;
+        spec.pids = plugin.pids_max;
+    }
     switch (action.kind) {
         case core::Kind::Gateway:
             spec.profile = "gateway-http";

@@ -257,6 +257,7 @@ json Daemon::status_json() const {
             {"uptime_ms", (monotonic_ns() - started_) / core::kMs},
             {"listen", listen},
             {"policies", policies},
+            {"control_groups", spawner_->cgroups_in_force()},
             {"missing_walls", walls},
             {"accepted", stats.accepted},
             {"answered", stats.answered},
@@ -293,6 +294,9 @@ json Daemon::status_json() const {
               {"journalled", stats.journalled},
               {"journal_applied", stats.journal_applied},
               {"buffered_lost", stats.buffered_lost},
+              {"evicted", stats.evicted},
+              {"stops", stats.stops},
+              {"stops_failed", stats.stops_failed},
               {"stale_messages", stats.stale_messages}}},
             {"links", links}};
 }

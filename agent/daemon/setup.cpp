@@ -223,6 +223,7 @@ Result<core::Config> core_config(const config::Config& config,
         if (wasm.mailbox == "buffered") spec.mailbox = core::Mailbox::Buffered;
         if (wasm.mailbox == "volatile") spec.mailbox = core::Mailbox::Volatile;
         spec.body_bytes_max = wasm.body_max;
+        spec.evict_after = ns(wasm.evict_after);
         out.classes.push_back(std::move(spec));
     }
     return out;

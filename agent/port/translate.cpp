@@ -486,7 +486,8 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
                                      record.reply_to,
                                      table.activation(),
                                      status_of(table.status()),
-                                     text(table.error())};
+                                     text(table.error()),
+                                     table.wants_stop()};
         }
         case abi::Body::Delivered:
             return delivered(from, record);

@@ -19,6 +19,17 @@ std::string_view last_line(std::string_view tail) {
     return newline == tail.npos ? tail : tail.substr(newline + 1);
 }
 
+// "64MiB", as agent.toml writes it.
+std::string size_words(std::uint64_t bytes) {
+    const char* unit = "B";
+    for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
+        if (bytes % 1024 != 0) break;
+        bytes /= 1024;
+        unit = larger;
+    }
+    return std::to_string(bytes) + unit;
+}
+
 std::string signal_words(int number) {
     const char* words = ::strsignal(number);
     return "signal " + std::to_string(number) + " (" + (words == nullptr ? "unknown" : words) + ")";
@@ -52,6 +63,8 @@ void take_second_filter(ExitReport& report) {
 std::string ExitReport::summary() const {
     if (!failure.empty()) return failure;
     if (!syscall.empty()) return "seccomp: " + syscall;
+    if (out_of_memory_bytes != 0)
+        return "killed: out of memory (limit " + size_words(out_of_memory_bytes) + ")";
     if (signal != 0)
         return std::string(by_supervisor ? "ended by the supervisor with " : "killed by ") +
                signal_words(signal);
@@ -66,9 +79,9 @@ bool ExitReport::on_its_own() const {
 }
 
 bool ExitReport::by_fault() const {
-    if (!syscall.empty()) return true;
+    if (!syscall.empty() || out_of_memory_bytes != 0) return true;
     if (by_supervisor) return false;
-    // SIGKILL is not among them: without a memory cgroup the kernel's OOM kill looks like anybody's kill -9.
+    // SIGKILL is not among them: without a control group the kernel's OOM kill looks like anybody's kill -9.
     constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP};
     return std::find(std::begin(kFaults), std::end(kFaults), signal) != std::end(kFaults);
 }

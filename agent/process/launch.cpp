@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -22,6 +23,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+#include "abi/base/check.hpp"
 #include "abi/layout/jail_spec.hpp"
 
 namespace hf::process {
@@ -41,6 +43,8 @@ struct ChildOrder {
     const char* binary = nullptr;  // null: end at once
     char* const* argv = nullptr;
     std::array<int, kLastFd + 1> sources{};  // by target; -1: closed
+    std::array<int, kCgroupsMax> cgroups{};
+    std::size_t cgroup_count = 0;
     bool map_user = false;
     char uid_map[64] = {};
     char gid_map[64] = {};
@@ -86,6 +90,10 @@ int fail_child(ChildOrder& order, const char* step) {
 int child_main(void* argument) {
     // SAFETY: launch passes exactly this.
     auto& order = *static_cast<ChildOrder*>(argument);
+    // First of all: "0" is whoever writes it, and whatever comes of it stays inside.
+    for (std::size_t i = 0; i < order.cgroup_count; ++i)
+        if (::write(order.cgroups[i], "0", 1) != 1)
+            return fail_child(order, "entering its control group");
     if (order.map_user && !enter_user_namespace(order))
         return fail_child(order, "mapping the own uid");
     if (order.binary == nullptr) ::_exit(0);
@@ -174,6 +182,12 @@ Result<Launched> clone_child(ChildOrder& order, int namespaces) {
     return fail_errno(order.failed_errno, std::string("starting the jail: ") + order.failed_step);
 }
 
+void fill_cgroups(ChildOrder& order, const std::vector<int>& doors) {
+    HF_CHECK(doors.size() <= kCgroupsMax, "a process has one group in each hierarchy that limits");
+    order.cgroup_count = doors.size();
+    std::copy(doors.begin(), doors.end(), order.cgroups.begin());
+}
+
 void fill_maps(ChildOrder& order) {
     std::snprintf(order.uid_map, sizeof order.uid_map, "%u %u 1\n", ::geteuid(), ::geteuid());
     std::snprintf(order.gid_map, sizeof order.gid_map, "%u %u 1\n", ::getegid(), ::getegid());
@@ -214,6 +228,14 @@ Ability find_ability() {
     return ability;
 }
 
+Result<void> try_cgroups(const std::vector<int>& doors) {
+    ChildOrder order;
+    fill_cgroups(order, doors);
+    HF_ASSIGN(const Launched tried, clone_child(order, 0));
+    if (auto status = reap(tried.pidfd); !status) return status.error();
+    return {};
+}
+
 Result<Launched> launch(const std::string& jail_binary,
                         const std::string& name,
                         const Ability& ability,
@@ -240,6 +262,7 @@ Result<Launched> launch(const std::string& jail_binary,
     std::string title = "holdfast-jail";
     std::string label = name;
     char* argv[] = {title.data(), label.data(), nullptr};
+    fill_cgroups(order, fds.cgroups);
     order.binary = jail_binary.c_str();
     order.argv = argv;
     int namespaces = 0;

@@ -6,7 +6,9 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "abi/base/result.hpp"
 #include "abi/base/unique_fd.hpp"
@@ -20,7 +22,11 @@ struct LaunchFds {
     int spec = -1;
     int report = -1;
     int network = -1;  // may be -1
+    // `cgroup.procs` files of the groups it enters before it becomes the jail; at most kCgroupsMax.
+    std::vector<int> cgroups;
 };
+// Hierarchies that limit something: memory and processes may lie in two.
+inline constexpr std::size_t kCgroupsMax = 2;
 
 struct Launched {
     pid_t pid = 0;
@@ -40,6 +46,8 @@ struct Ability {
 
 // Tries once, with a child that ends at once.
 [[nodiscard]] Ability find_ability();
+// Likewise: whether a child gets into these groups.
+[[nodiscard]] Result<void> try_cgroups(const std::vector<int>& doors);
 
 [[nodiscard]] Result<Launched> launch(const std::string& jail_binary,
                                       const std::string& name,

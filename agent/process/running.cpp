@@ -59,6 +59,7 @@ Running::Running(Start start, LineSink lines, std::function<void(const ExitRepor
       error_pipe_(std::move(start.error_pipe)),
       own_pids_(start.own_pids),
       started_ms_(now_ms()),
+      cgroup_(std::move(start.cgroup)),
       lines_(start.lines_per_second,
              [sink = std::move(lines), name = start.name](const std::string& line,
                                                           std::uint64_t dropped) {
@@ -66,6 +67,7 @@ Running::Running(Start start, LineSink lines, std::function<void(const ExitRepor
              }),
       ended_(std::move(ended)) {
     report_.name = std::move(start.name);
+    if (cgroup_) missing_walls_ = cgroup_->missing();
 }
 
 Result<void> Running::watch(uv_loop_t* loop, std::uint32_t wall_ms) {
@@ -121,6 +123,7 @@ void Running::kill_and_wait() {
         }
         plugin_ended();
     }
+    leave_cgroup();
 }
 
 void Running::report_readable() {
@@ -242,7 +245,15 @@ void Running::plugin_ended() {
     ::waitid(P_PIDFD, static_cast<id_t>(plugin_pidfd_.get()), &info, WEXITED | WNOHANG);
 }
 
+// Everything of it is reaped.
+void Running::leave_cgroup() {
+    if (cgroup_ && report_.signal == SIGKILL && !report_.by_supervisor && cgroup_->out_of_memory())
+        report_.out_of_memory_bytes = cgroup_->limits().memory_bytes;
+    cgroup_.reset();
+}
+
 void Running::finish() {
+    leave_cgroup();
     report_watch_.reset();
     error_watch_.reset();
     error_readable(kLastReadBytes);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "abi/layout/jail_spec.hpp"
+#include "agent/process/cgroup.hpp"
 #include "agent/process/launch.hpp"
 #include "agent/process/spawner.hpp"
 #include "agent/process/stderr_lines.hpp"
@@ -25,6 +26,7 @@ public:
         bool own_pids = true;  // the jail is pid 1 of a namespace: its end is the end of all
         std::uint32_t wall_ms = 0;
         std::uint32_t lines_per_second = 0;
+        std::unique_ptr<Cgroup> cgroup;  // may be none
     };
     // `ended` is called once, on the loop thread, after which nothing of the process is left.
     Running(Start start, LineSink lines, std::function<void(const ExitReport&)> ended);
@@ -46,6 +48,7 @@ private:
     void jail_ended();
     void plugin_ended();
     void finish();
+    void leave_cgroup();
     void signal_all();
     void wake_jail();
 
@@ -58,6 +61,7 @@ private:
     bool jail_reaped_ = false;
     bool told_end_ = false;  // the jail reported Ended or Failed
     std::int64_t started_ms_;
+    std::unique_ptr<Cgroup> cgroup_;
     StderrLines lines_;
     std::function<void(const ExitReport&)> ended_;
     ExitReport report_;

@@ -12,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "agent/process/cgroup.hpp"
 #include "agent/process/launch.hpp"
 #include "agent/process/running.hpp"
 
@@ -67,6 +68,12 @@ Result<Pair> report_pair() {
     return pair;
 }
 
+Cgroups::Options cgroups_named(const std::string& name) {
+    Cgroups::Options options;
+    options.name = name;
+    return options;
+}
+
 class JailedProcess final : public Process {
 public:
     explicit JailedProcess(std::shared_ptr<Running> running) : running_(std::move(running)) {}
@@ -87,7 +94,9 @@ public:
         : loop_(loop),
           options_(std::move(options)),
           lines_(std::move(lines)),
-          ability_(find_ability()) {
+          ability_(find_ability()),
+          cgroups_(cgroups_named(options_.cgroup)) {
+        try_cgroups_once();
         find_missing_walls();
         // Without it each jail makes its own: slower, no wall less.
         if (ability_.namespaces && !ability_.user_namespace)
@@ -106,7 +115,10 @@ public:
         return missing_walls_;
     }
 
+    [[nodiscard]] std::string cgroups_in_force() const override { return cgroups_.in_force(); }
+
 private:
+    void try_cgroups_once();
     void find_missing_walls();
     [[nodiscard]] JailSpec jail_spec(SpawnSpec& spec) const;
 
@@ -114,13 +126,25 @@ private:
     Options options_;
     LineSink lines_;
     Ability ability_;
+    Cgroups cgroups_;
     UniqueFd empty_network_;
     std::vector<std::string> missing_walls_;
     std::map<std::uint64_t, std::shared_ptr<Running>> running_;
     std::uint64_t next_key_ = 1;
 };
 
+// A machine may let us make a group and still let nobody in.
+void JailSpawner::try_cgroups_once() {
+    const auto group = cgroups_.make("try", {});
+    if (!group) return;
+    std::string why = group->missing().empty() ? "" : group->missing().front();
+    if (auto entered = try_cgroups(group->doors()); why.empty() && !entered)
+        why = entered.error().message;
+    if (!why.empty()) cgroups_.give_up(why);
+}
+
 void JailSpawner::find_missing_walls() {
+    for (const std::string& missing : cgroups_.missing()) missing_walls_.push_back(missing);
     if (!ability_.namespaces)
         missing_walls_.push_back(
             "no namespaces: instances see the host's files, processes and network as far as "
@@ -173,6 +197,8 @@ Result<std::unique_ptr<Process>> JailSpawner::spawn(
     fds.spec = memfd.get();
     fds.report = reports.theirs.get();
     if (!spec.network) fds.network = empty_network_.get();
+    auto cgroup = cgroups_.make(spec.name, {spec.memory_bytes, spec.pids});
+    if (cgroup) fds.cgroups = cgroup->doors();
     HF_ASSIGN(Launched launched,
               launch(options_.jail_binary, spec.name, ability_, spec.host_pids, fds));
 
@@ -184,6 +210,7 @@ Result<std::unique_ptr<Process>> JailSpawner::spawn(
     start.error_pipe = std::move(errors.ours);
     start.own_pids = ability_.namespaces && !spec.host_pids;
     start.lines_per_second = options_.stderr_lines_per_second;
+    start.cgroup = std::move(cgroup);
     const std::uint64_t key = next_key_++;
     auto running = std::make_shared<Running>(
         std::move(start), lines_, [this, key, tell = std::move(on_exit)](const ExitReport& report) {

@@ -42,6 +42,9 @@ struct SpawnSpec {
     std::uint32_t wall_ms = 0;  // killed after this, 0: no limit (builder)
     UniqueFd control;           // becomes descriptor 3; may be invalid (builder)
     UniqueFd standard_output;   // the builder's answer; invalid: joined with stderr
+    // Of all its processes together, by a control group where there is one; 0: not limited.
+    std::uint64_t memory_bytes = 0;
+    std::uint32_t pids = 0;
 };
 
 // How a process ended. Words are ready for an operator.
@@ -57,6 +60,8 @@ struct ExitReport {
     std::string failure;         // the jail's own sentence when it could not start the plugin
     std::string stderr_tail;     // last 4 KiB
     std::int64_t lived_ms = 0;
+    // Killed by the kernel because it was over this memory limit; 0: it was not.
+    std::uint64_t out_of_memory_bytes = 0;
     // One line: "killed by signal 9 (Killed)", "seccomp: ptrace", "exit code 1: <last stderr line>".
     [[nodiscard]] std::string summary() const;
     // Died of its own fault in a way that may be blamed on a request: SEGV, BUS, ILL, FPE, ABRT, SYS, or OOM kill.
@@ -86,6 +91,7 @@ public:
         std::string jail_binary;
         std::uint32_t uid_base = 900000;
         std::uint32_t stderr_lines_per_second = 100;
+        std::string cgroup = {};  // the node group's name, see cgroup.hpp; empty: none
     };
     static Result<std::unique_ptr<Spawner>> create(uv_loop_t* loop,
                                                    Options options,
@@ -97,6 +103,8 @@ public:
         SpawnSpec spec, std::function<void(const ExitReport&)> on_exit) = 0;
     // Walls this machine cannot give at all ("no user namespaces: ..."), for status.
     [[nodiscard]] virtual const std::vector<std::string>& missing_walls() const = 0;
+    // What control groups limit here, in words; empty when nothing.
+    [[nodiscard]] virtual std::string cgroups_in_force() const = 0;
 };
 
 }  // namespace hf::process

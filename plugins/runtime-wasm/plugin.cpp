@@ -188,8 +188,10 @@ void RuntimeWasm::activate(const sdk::Message& message) {
     auto& fbb = context_->builder();
     const auto error =
         done ? flatbuffers::Offset<flatbuffers::String>() : error_in(fbb, done.error().message);
-    context_->reply(message.req_id,
-                    abi::CreateActivated(fbb, piece.activation(), piece.part(), status, error));
+    const bool wants_stop = done && !piece.more() && residents_->wants_stop(piece.activation());
+    context_->reply(
+        message.req_id,
+        abi::CreateActivated(fbb, piece.activation(), piece.part(), status, error, wants_stop));
 }
 
 void RuntimeWasm::deliver(const sdk::Message& message) {

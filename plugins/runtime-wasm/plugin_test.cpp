@@ -236,10 +236,12 @@ TEST_CASE("as_many_events_wait_as_the_setting_says_and_every_unit_goes_on") {
         return out;
     };
     CHECK(runtime.activate(1000, "counter").empty());
+    CHECK_FALSE(runtime.wants_stop);
     const std::size_t before = runtime.rss_kib();
     std::size_t waiting = 0;
     for (std::uint64_t unit = 1; unit <= kUnits; ++unit) {
         REQUIRE(runtime.activate(unit, "machine").empty());
+        CHECK(runtime.wants_stop);  // its module has the marker
         const Answer answer = runtime.deliver(unit, calls);
         if (answer.status == abi::DeliverStatus::Calling) {
             ++waiting;

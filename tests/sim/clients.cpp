@@ -11,7 +11,8 @@ namespace hf::sim {
 namespace {
 constexpr Time kSettle = 120 * kSecond;  // stalls are found, back-offs end, ghosts land
 constexpr Time kFinalDeadline = 30 * kSecond;
-constexpr int kFinalAttempts = 3;
+// A storage that hung unnoticed is found within 22 s, and who waits for a Stop meanwhile is told to come back each second.
+constexpr int kFinalAttempts = 40;
 }  // namespace
 
 void World::schedule_clients() {
@@ -135,13 +136,19 @@ void World::settle() {
     }
     if (reset) run_until(now_ + 20 * kSecond, [] { return false; });
     if (!core_->ready()) broken("the node is not ready again: " + core_->not_ready_because());
+    for (const auto& [id, unit] : core_->units().all()) {
+        if (unit->memory == core::Memory::Resident &&
+            now_ - unit->last_active > scenario.evict_after + 10 * kSecond)
+            broken(unit->key + " has been idle for long and is still in memory");
+    }
     settled_ = true;
 }
 
 void World::final_reads() {
     for (const std::string& unit : history.units()) {
         const std::string name = core::parse_unit(unit)->name;
-        // A node at units_max answers busy while it gives another unit's hold back; not for ever, though.
+        // A node at units_max answers busy while it gives another unit's hold back, a full runtime while a Stop is stored; not
+        // for ever, though.
         for (int attempt = 1;; ++attempt) {
             send_request(name, Op::Read, kFinalDeadline, true);
             const std::uint64_t id = history.all().size();

@@ -16,10 +16,28 @@ void Runtime::take(const core::Action& action) {
     if (const auto* deliver_ask = std::get_if<core::Deliver>(&action)) deliver(*deliver_ask);
     if (const auto* resume_ask = std::get_if<core::Resume>(&action)) resume(*resume_ask);
     if (const auto* base_ask = std::get_if<core::Checkpoint>(&action)) checkpoint(*base_ask);
-    if (const auto* drop = std::get_if<core::Drop>(&action)) {
-        memories_.erase(drop->activation);
-        answer_later(world_.dice.skewed(1000, kMs), core::DroppedIn{spawn_.handle, drop->op});
+    if (const auto* drop_ask = std::get_if<core::Drop>(&action)) drop(*drop_ask);
+}
+
+void Runtime::drop(const core::Drop& ask) {
+    const auto it = memories_.find(ask.activation);
+    if (it != memories_.end()) {
+        const Memory& memory = it->second;
+        if (memory.complete && memory.wants_stop && !memory.stopped && world_.undisturbed())
+            broken(memory.unit + " leaves memory without its Stop");
+        memories_.erase(it);
     }
+    answer_later(world_.dice.skewed(1000, kMs), core::DroppedIn{spawn_.handle, ask.op});
+}
+
+// It is empty, or the node ends: who wanted to hear of it has, unless something was in the way.
+void Runtime::stop() {
+    if (!world_.faults() && world_.undisturbed()) {
+        for (const auto& [activation, memory] : memories_)
+            if (memory.complete && memory.wants_stop && !memory.stopped)
+                broken("the process of " + memory.unit + " is ended, which was not told");
+    }
+    Instance::stop();
 }
 
 void Runtime::activate(const core::Activate& ask) {
@@ -29,9 +47,13 @@ void Runtime::activate(const core::Activate& ask) {
     answer.from = spawn_.handle;
     answer.op = ask.op;
     answer.activation = ask.activation;
-    if (ask.part == 0 &&
-        !memories_.try_emplace(ask.activation, Memory{ask.unit, {}, false, 0, {}}).second)
-        broken("activation " + std::to_string(ask.activation) + " is used twice");
+    if (ask.part == 0) {
+        Memory fresh;
+        fresh.unit = ask.unit;
+        fresh.wants_stop = w.wants_stop(ask.unit);
+        if (!memories_.try_emplace(ask.activation, std::move(fresh)).second)
+            broken("activation " + std::to_string(ask.activation) + " is used twice");
+    }
     const auto it = memories_.find(ask.activation);
     if (it == memories_.end()) {
         answer.error = "a later part of an activation that is not known";
@@ -43,6 +65,7 @@ void Runtime::activate(const core::Activate& ask) {
     memory.complete = !ask.more;
     memory.busy = ask.op;
     answer.status = core::ActivateStatus::Ok;
+    answer.wants_stop = !ask.more && memory.wants_stop;
     if (w.faults() && w.dice.permille(w.scenario.activation_refused)) {
         const bool full = w.dice.percent(50);
         answer.status = full ? core::ActivateStatus::Full : core::ActivateStatus::Failed;
@@ -102,11 +125,16 @@ void Runtime::deliver(const core::Deliver& ask) {
         if (memory.busy != 0) broken(memory.unit + " gets a second event while the first runs");
         memory.busy = ask.op;
         if (memory.parked) broken(memory.unit + " gets an event while another waits for its call");
-        const EventPayload event = event_of(memory, ask);
-        run(memory, event, answer);
-        if (ask.kind == core::EventKind::Http && answer.status == DeliverStatus::Ok &&
-            answers_large(event.id))
-            answer.reply_attached = std::make_shared<const LargeBody>(event.id);
+        if (memory.stopped) broken(memory.unit + " gets an event after its Stop");
+        if (ask.kind == core::EventKind::Stop) {
+            run_stop(memory, ask, answer);
+        } else {
+            const EventPayload event = event_of(memory, ask);
+            run(memory, event, answer);
+            if (ask.kind == core::EventKind::Http && answer.status == DeliverStatus::Ok &&
+                answers_large(event.id))
+                answer.reply_attached = std::make_shared<const LargeBody>(event.id);
+        }
     }
     open_.insert(ask.op);
     const Time delay = w.dice.skewed(5000, w.faults() ? s.event_delay_max : kMs);
@@ -116,7 +144,26 @@ void Runtime::deliver(const core::Deliver& ask) {
 
 void Runtime::answer_event(const core::DeliveredIn& answer) {
     finish(answer.op, answer.activation);
+    if (const auto it = memories_.find(answer.activation);
+        it != memories_.end() && it->second.stopped && answer.status == DeliverStatus::Ok)
+        world_.stop_ends(it->second.unit, answer, it->second.stop_id);
     world_.feed(answer);
+}
+
+void Runtime::run_stop(Memory& memory, const core::Deliver& ask, core::DeliveredIn& answer) {
+    World& w = world_;
+    if (!memory.wants_stop) broken(memory.unit + " gets a Stop that it does not want");
+    if (ask.attempt != 1) broken(memory.unit + " gets the Stop of another activation");
+    memory.stopped = true;
+    if (w.faults() && w.dice.permille(w.scenario.traps)) {
+        answer.status = DeliverStatus::Trapped;
+        return;
+    }
+    answer.status = DeliverStatus::Ok;
+    if (w.dice.percent(30)) return;
+    memory.stop_id = w.history.stopping(memory.unit);
+    memory.ids.push_back(memory.stop_id);
+    answer.changes = pack(ChangePayload{memory.stop_id, memory.ids.size(), 0});
 }
 
 // What the event asks for, whoever it came from.
@@ -274,6 +321,7 @@ void Runtime::checkpoint(const core::Checkpoint& ask) {
         it != memories_.end() && !(w.faults() && w.dice.permille(w.scenario.checkpoint_refused));
     if (answer.ok) {
         if (it->second.busy != 0) broken(it->second.unit + " is checkpointed during an event");
+        if (it->second.stopped) broken(it->second.unit + " is checkpointed after its Stop");
         it->second.busy = ask.op;
         answer.base = pack_base(it->second.ids);
     } else {

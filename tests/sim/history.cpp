@@ -140,9 +140,22 @@ bool History::sets_alarm(std::uint64_t id) const {
     return (id & kTags) == 0 && request(id).op == Op::Wake;
 }
 
+std::uint64_t History::stopping(const std::string& unit) {
+    stops_.push_back(unit);
+    return stops_.size() | kStopTag;
+}
+
+bool History::left(const std::string& unit, std::uint64_t id) {
+    const auto stored = stored_.find(unit);
+    if (stored == stored_.end() || !stored->second.contains(id)) return false;
+    stops_kept_[unit].insert(id);
+    return true;
+}
+
 // Whether an add of this id can be in the unit's state at all.
 bool History::belongs(const std::string& unit, std::uint64_t id) const {
     const std::uint64_t k = id & ~kTags;
+    if ((id & kStopTag) != 0) return k != 0 && k <= stops_.size() && stops_[k - 1] == unit;
     if (k == 0 || k > asked_.size()) return false;
     const Asked& by = request(k);
     if ((id & kMessageTag) != 0) return by.op == Op::Tell && by.target == unit;
@@ -250,6 +263,12 @@ void History::check_unit(const std::string& unit, const UnitState& state) const 
     for (const auto& [id, value] : place) {
         if (!belongs(unit, id))
             broken("#" + std::to_string(id) + " is in the state of " + unit + ", nobody added it");
+    }
+    if (const auto kept = stops_kept_.find(unit); kept != stops_kept_.end()) {
+        for (const std::uint64_t id : kept->second)
+            if (!place.contains(id))
+                broken("what Stop " + std::to_string(id & ~kTags) + " of " + unit +
+                       " wrote is not in its state");
     }
     for (const Asked& request : asked_) {
         if (request.unit != unit || !request.answered) continue;

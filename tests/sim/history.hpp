@@ -60,6 +60,11 @@ public:
     [[nodiscard]] bool sets_alarm(std::uint64_t id) const;
     [[nodiscard]] std::int64_t alarm_due(std::uint64_t k) const { return alarms_.at(k); }
 
+    // A Stop of this unit runs; answers the id it adds.
+    std::uint64_t stopping(const std::string& unit);
+    // The unit has left memory after its Stop, whose add stays from here on; false: it is not stored.
+    [[nodiscard]] bool left(const std::string& unit, std::uint64_t id);
+
     // A log entry with this add was written to the bucket.
     void stored(const std::string& unit, std::uint64_t id) { stored_[unit].insert(id); }
 
@@ -104,6 +109,8 @@ private:
     std::map<std::uint64_t, std::uint64_t> journalled_;  // number, by request
     std::set<std::uint64_t> buried_;
     std::map<std::uint64_t, std::int64_t> alarms_;  // due, by the request that set it
+    std::vector<std::string> stops_;                // units, in the order of their Stops
+    std::map<std::string, std::set<std::uint64_t>> stops_kept_;
     std::size_t open_ = 0;
 };
 

@@ -33,7 +33,7 @@ public:
     // A message of the core. One that is dead or stalled never reads it.
     virtual void take(const core::Action& action) = 0;
     virtual void shed(Time deadline);
-    void stop();
+    virtual void stop();
     void kill();
     void ask_progress();
 
@@ -98,6 +98,7 @@ class Runtime final : public Instance {
 public:
     using Instance::Instance;
     void take(const core::Action& action) override;
+    void stop() override;
 
 private:
     struct Memory {
@@ -106,12 +107,17 @@ private:
         bool complete = false;
         core::OpId busy = 0;
         std::optional<EventPayload> parked;  // waits for its call
+        bool wants_stop = false;
+        bool stopped = false;       // its Stop has begun: nothing may come any more
+        std::uint64_t stop_id = 0;  // of what it adds, 0: nothing
     };
     void activate(const core::Activate& ask);
     void fold(Memory& memory, const core::StoredChanges& stored);
     void deliver(const core::Deliver& ask);
     void run(Memory& memory, const EventPayload& event, core::DeliveredIn& answer);
     void resume(const core::Resume& ask);
+    void run_stop(Memory& memory, const core::Deliver& ask, core::DeliveredIn& answer);
+    void drop(const core::Drop& ask);
     void answer_event(const core::DeliveredIn& answer);
     [[nodiscard]] EventPayload event_of(const Memory& memory, const core::Deliver& ask) const;
     [[nodiscard]] EventPayload alarm_of(const Memory& memory, BytesView event) const;

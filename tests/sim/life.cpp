@@ -39,6 +39,7 @@ core::Config World::node_config() {
     counter.name = "counter";
     counter.wall_limit = 1 * kSecond;
     counter.body_bytes_max = 1U << 20U;
+    counter.evict_after = scenario.evict_after;
     config.classes.push_back(counter);
     return config;
 }
@@ -72,8 +73,12 @@ void World::end_life() {
     totals_.place_late += stats.place_late;
     totals_.poisoned += stats.poisoned;
     totals_.deadline += stats.deadline;
+    totals_.evicted += stats.evicted;
+    totals_.stops += stats.stops;
+    totals_.stops_failed += stats.stops_failed;
     history.orphan_life(life_);
     places_.clear();
+    stopped_.clear();
     for (auto& [id, command] : commands_) {
         if (command.life == life_) command.done = true;
     }

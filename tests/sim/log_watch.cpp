@@ -44,6 +44,7 @@ void LogWatch::told(const core::StoreAnswer& answer) {
                          answer.outcome == Outcome::PreconditionFailed ||
                          (answer.outcome == Outcome::Refused && !it->second.uncertain);
     if (!decided) return;
+    write_failed_ = write_failed_ || answer.outcome != Outcome::Applied;
     if (!it->second.unit.empty()) open_commit_.erase(it->second.unit);
     if (it->second.request.key == node_key_ && answer.outcome == Outcome::Applied && ++started_ > 1)
         broken("one start of the node takes two incarnations");

@@ -29,6 +29,12 @@ public:
         started_ = 0;
     }
 
+    [[nodiscard]] bool commit_open(const std::string& unit) const {
+        return open_commit_.contains(unit);
+    }
+    // Any write ever, of a log entry or of anything else.
+    [[nodiscard]] bool write_failed() const { return write_failed_; }
+
 private:
     void written(const std::string& key, const Object& object);
     void deleted(const std::string& key, const Object& was);
@@ -55,6 +61,7 @@ private:
     std::map<std::string, core::Fold> folds_;  // of all entries written
     std::map<std::string, std::uint64_t> hold_epochs_;
     std::uint64_t reaped_ = 0;
+    bool write_failed_ = false;
     unsigned started_ = 0;  // incarnations published in this life
 };
 

@@ -77,6 +77,9 @@ int run_one(std::uint64_t seed, bool verbose, hf::core::Stats& totals) {
     totals.place_late += one.place_late;
     totals.poisoned += one.poisoned;
     totals.deadline += one.deadline;
+    totals.evicted += one.evicted;
+    totals.stops += one.stops;
+    totals.stops_failed += one.stops_failed;
     if (seed % kRepeatEvery == 0) {
         World second(seed, false, false);
         second.run();
@@ -133,7 +136,7 @@ int main(int argc, char** argv) {
         "%llu seeds: %llu events, %llu entries, %llu bases, %llu loads, %llu undone, %llu "
         "redelivered, %llu poisoned, %llu unknown, %llu fenced, %llu restarts, %llu stale, %llu "
         "late "
-        "and %llu invalid places, %llu deadlines\n",
+        "and %llu invalid places, %llu deadlines, %llu evicted, %llu stops and %llu failed ones\n",
         number(count),
         number(totals.accepted),
         number(totals.commits),
@@ -148,6 +151,9 @@ int main(int argc, char** argv) {
         number(totals.stale_messages),
         number(totals.place_late),
         number(totals.place_invalid),
-        number(totals.deadline));
+        number(totals.deadline),
+        number(totals.evicted),
+        number(totals.stops),
+        number(totals.stops_failed));
     return 0;
 }

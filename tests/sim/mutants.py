@@ -189,6 +189,25 @@ MUTANTS = {
     "bodies-of-dead-gateways-count": (
         "what a gateway was sending when it died is open no more",
         [("socket_events.cpp", "    bulk_.gateway_gone(gateway);\n", "")]),
+    "stop-not-stored": (
+        "a unit leaves memory before what its Stop wrote is stored",
+        [("leave.cpp", "        if (!unit.settled()) return;\n", "")]),
+    "stop-skipped": (
+        "a unit that wants to hear that it leaves is not told",
+        [("leave.cpp", "unit.memory == Memory::Resident && unit.wants_stop &&", "unit.memory == Memory::Sealing &&")]),
+    "event-after-stop": (
+        "an event runs in memory that has said goodbye",
+        [("run.cpp", "if (unit.memory != Memory::Resident || unit.stop_over) return;",
+          "if (unit.memory != Memory::Resident) return;"),
+         ("admit.cpp", "if (unit.memory != Memory::Resident || unit.stop_over) return;",
+          "if (unit.memory != Memory::Resident) return;")]),
+    "stop-of-a-dead-activation-runs": (
+        "a fresh activation hears the Stop of the one before",
+        [("run.cpp", "    if (std::holds_alternative<FromStop>(mail.waiting.origin)) return stop_lost(unit, mail);\n",
+          "")]),
+    "idle-units-stay": (
+        "memory is never given back",
+        [("leave.cpp", "            if (pausing(unit)) ask_to_leave(unit, StopReason::Evict);", "")]),
 }
 
 

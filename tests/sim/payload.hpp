@@ -22,10 +22,11 @@ enum class Op : std::uint8_t {
     Ask = 7    // an add after a call that reads `target`
 };
 
-// Ids of the adds that follow from request k: its message's and its alarm's.
+// Ids of the adds that follow from request k: its message's and its alarm's. The n-th Stop of all adds an id of its own.
 inline constexpr std::uint64_t kMessageTag = 1ULL << 40U;
 inline constexpr std::uint64_t kAlarmTag = 1ULL << 41U;
-inline constexpr std::uint64_t kTags = kMessageTag | kAlarmTag;
+inline constexpr std::uint64_t kStopTag = 1ULL << 42U;
+inline constexpr std::uint64_t kTags = kMessageTag | kAlarmTag | kStopTag;
 
 // Some requests come with a large body, some answers are one: which ones follows from their numbers.
 struct LargeBody final : core::Attachment {

@@ -183,6 +183,12 @@ Scenario draw_scenario(std::uint64_t seed) {
         if (later.percent(20))
             s.limits.journal_events_per_actor = static_cast<std::size_t>(later.between(1, 4));
     }
+    // Units that leave memory because they are idle, and those that want to hear of it.
+    Dice leaving(seed ^ 0x53544F50U);
+    if (leaving.percent(60)) {
+        s.stop_percent = leaving.percent(50) ? 100 : 50;
+        if (!s.calm) s.evict_after = leaving.between(20, 3000) * kMs;
+    }
     return s;
 }
 

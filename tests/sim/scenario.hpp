@@ -24,6 +24,7 @@ struct Scenario {
     unsigned hammer_percent = 0;  // of the requests go to unit 0
     unsigned read_percent = 25;
     unsigned fail_percent = 5;
+    unsigned stop_percent = 0;       // of the units want to hear that they leave memory
     unsigned actor_percent = 0;      // of the adds also send, set alarms or call
     unsigned later_percent = 0;      // of the plain adds are content with 202
     unsigned poison_permille = 0;    // events that end every runtime that touches them
@@ -33,6 +34,7 @@ struct Scenario {
 
     // The node.
     core::Limits limits;
+    Time evict_after = core::ClassSpec{}.evict_after;
     std::uint32_t runtimes = 2;
     std::uint32_t gateways = 1;
     bool restart_intensity = false;

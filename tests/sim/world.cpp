@@ -111,6 +111,9 @@ void World::feed(core::Event event) {
     if (const auto* placed = std::get_if<core::PlacedIn>(&event)) must_end = judge_place(*placed);
     const auto* exited = std::get_if<core::Exited>(&event);
     const std::uint64_t gone = exited == nullptr ? 0 : exited->from.generation;
+    if (exited != nullptr)
+        std::erase_if(stopped_,
+                      [&](const auto& one) { return one.second.runtime == exited->from; });
     core::Actions out;
     stepping_ = true;
     core_->step(std::move(event), now_, out);
@@ -124,6 +127,36 @@ void World::feed(core::Event event) {
         if (!ended) broken("a policy that named no candidate is kept");
     }
     for (core::Action& action : out) carry_out(action);
+    if (!stopped_.empty()) check_left();
+}
+
+void World::stop_ends(const std::string& unit, const core::DeliveredIn& answer, std::uint64_t id) {
+    if (!core_) return;
+    for (const auto& [number, known] : core_->units().all())
+        if (known->key == unit && known->runtime_op == answer.op)  // else it comes too late
+            stopped_[answer.activation] = Stopped{unit, answer.from, id};
+}
+
+// Who has heard its Stop leaves memory only when all it wrote is stored, or undone by a store that refuses.
+void World::check_left() {
+    for (auto it = stopped_.begin(); it != stopped_.end();) {
+        const auto& [activation, stop] = *it;
+        bool there = false;
+        for (const auto& [number, unit] : core_->units().all())
+            there = there || (unit->key == stop.unit && unit->activation == activation);
+        if (there) {
+            ++it;
+            continue;
+        }
+        const bool stored = stop.id == 0 || history.left(stop.unit, stop.id);
+        if (!watch.write_failed()) {
+            if (watch.commit_open(stop.unit))
+                broken(stop.unit + " leaves memory while a write of its last events is open");
+            if (!stored)
+                broken(stop.unit + " leaves memory, and what its Stop wrote is not stored");
+        }
+        it = stopped_.erase(it);
+    }
 }
 
 // Whom the core must end because of this answer; invalid when it is a good one or not the open question's.
@@ -140,6 +173,15 @@ Handle World::judge_place(const core::PlacedIn& answer) {
     const auto* instance = core_->supervision().find(answer.from);
     if (valid || instance == nullptr || instance->ending) return {};
     return answer.from;
+}
+
+bool World::wants_stop(const std::string& unit) const {
+    return mix64(fnv1a64(unit) ^ seed_) % 100 < scenario.stop_percent;
+}
+
+bool World::undisturbed() const {
+    return !watch.write_failed() && scenario.runtime_lies == 0 && scenario.runtime_dies == 0 &&
+           scenario.kill_every == 0 && scenario.forgets == 0;
 }
 
 void World::store_asked(core::StoreRequest& request) {

@@ -39,6 +39,11 @@ public:
     [[nodiscard]] std::uint64_t life() const { return life_; }
     [[nodiscard]] bool faults() const { return faults_; }
     [[nodiscard]] bool disk_full() const { return disk_full_; }
+    [[nodiscard]] bool wants_stop(const std::string& unit) const;
+    // This answer is the good end of a Stop, which added `id` (0: nothing).
+    void stop_ends(const std::string& unit, const core::DeliveredIn& answer, std::uint64_t id);
+    // Nothing has happened, nor can it, that takes a unit out of memory without a word.
+    [[nodiscard]] bool undisturbed() const;
     void after(Time delay, std::function<void()> what);
     // Only if that process still lives then.
     void after(const Instance& instance, Time delay, std::function<void()> what);
@@ -75,6 +80,7 @@ private:
     void store_asked(core::StoreRequest& request);
     void deliver_asked(const core::Deliver& deliver);
     [[nodiscard]] Handle judge_place(const core::PlacedIn& answer);
+    void check_left();
     void trace_action(const core::Action& action);
 
     // life.cpp
@@ -137,6 +143,12 @@ private:
     std::map<std::uint64_t, core::JournalItem> journal_;  // outlives every life
     std::uint64_t journal_next_ = 1;
     Time journal_free_ = 0;  // when its disk has done what was asked so far
+    struct Stopped {
+        std::string unit;
+        Handle runtime;
+        std::uint64_t id = 0;
+    };
+    std::map<std::uint64_t, Stopped> stopped_;  // by activation, until it is left
     core::Stats totals_;
 };
 

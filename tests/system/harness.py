@@ -196,6 +196,22 @@ class Node:
     def fds(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def control_groups(self):
+        """This node's, in each hierarchy of the machine."""
+        try:
+            with open(os.path.join(self.data, "state", "instance.json"), encoding="utf-8") as file:
+                name = "holdfast-" + json.load(file)["instance"][:12]
+        except (OSError, ValueError, KeyError):
+            return []
+        return [os.path.join(top, one) for top, dirs, _ in os.walk("/sys/fs/cgroup") for one in dirs if one.startswith(name)]
+
+    def remove_control_groups(self):
+        """A node that was killed leaves them to its next start; here there is none."""
+        for group in self.control_groups():
+            for top, _, _ in os.walk(group, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(top)
+
 
 class Load:
     """Numbered POSTs to ledger actors from several threads; each id is sent once and its end is recorded.
@@ -328,6 +344,7 @@ class Case(unittest.TestCase):
                 while [p for p in family if alive(p)] and time.monotonic() < end:
                     time.sleep(0.02)
                 left += [p for p in family if alive(p)]
+            node.remove_control_groups()
             for stream in ("out", "err"):
                 if hasattr(node, stream):
                     getattr(node, stream).close()

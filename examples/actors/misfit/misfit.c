@@ -7,6 +7,7 @@
  *   /trap          unreachable                         /divide        divides by zero
  *   /wild          stores outside its memory           /indirect      calls a function pointer of another type
  *   /grow          grows until refused, answers pages  /keep?<pages>  grows by that much and keeps it
+ *   /hold?<pages>  the same, and writes into each page
  *   /abort         actor_abort with a message          /fail          returns -42
  *   /write-trap    /write-fail   /write-loop           writes "n" = 999 and "m", then ends that way
  *   /value?<n>     stores n bytes under "v"; answers the result of the put
@@ -107,6 +108,12 @@ static hf_i32 sized(hf_text path, hf_u32 n, int* known) {
     if (hf_same(path, "/headers")) return reply_headers(bytes);
     if (hf_same(path, "/keep")) {
         return reply_result((hf_i32)__builtin_wasm_memory_grow(0, n));
+    }
+    if (hf_same(path, "/hold")) {
+        hf_size before = __builtin_wasm_memory_grow(0, n);
+        for (hf_u32 i = 0; before != (hf_size)-1 && i < n * 16; ++i)
+            *(volatile hf_u8*)(before * 65536 + i * 4096) = 1;
+        return reply_result((hf_i32)before);
     }
     if (hf_same(path, "/burn")) {
         for (hf_u32 i = 0; i < n; ++i)

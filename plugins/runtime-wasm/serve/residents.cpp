@@ -296,6 +296,11 @@ bool Residents::waiting(std::uint64_t activation) const {
     return unit != nullptr && unit->waiting != nullptr;
 }
 
+bool Residents::wants_stop(std::uint64_t activation) const {
+    const Unit* unit = find(activation);
+    return unit != nullptr && unit->actor_class->program->module().actor_on_stop != nullptr;
+}
+
 std::string_view Residents::unit(std::uint64_t activation) const {
     const Unit* unit = find(activation);
     return unit == nullptr ? std::string_view() : std::string_view(unit->name);

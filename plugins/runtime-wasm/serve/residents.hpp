@@ -114,6 +114,8 @@ public:
     [[nodiscard]] std::size_t count() const { return units_.size(); }
     [[nodiscard]] std::size_t mapped() const { return pool_.taken(); }
     [[nodiscard]] bool waiting(std::uint64_t activation) const;
+    // Its module has the marker actor_on_stop.
+    [[nodiscard]] bool wants_stop(std::uint64_t activation) const;
     // Of a unit that serves; empty when there is none.
     [[nodiscard]] std::string_view unit(std::uint64_t activation) const;
 

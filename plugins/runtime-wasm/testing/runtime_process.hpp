@@ -184,6 +184,7 @@ public:
                 CHECK(said.activation() == activation);
                 CHECK(said.part() == part);
                 if (said.status() != abi::ActivateStatus::Ok) failed = said.error()->str();
+                wants_stop = said.wants_stop();
             });
         }
         return failed;
@@ -266,6 +267,7 @@ public:
         return 0;
     }
 
+    bool wants_stop = false;  // of the last activation
     bool ready = false;
     bool checkpointed = false;  // of the last checkpoint()
     std::string error;

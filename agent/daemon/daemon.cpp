@@ -355,8 +355,12 @@ void Daemon::announce() {
     announced_ = true;
     std::string first_class;
     if (!config_.classes.empty()) first_class = config_.classes.begin()->first;
-    std::ofstream(paths_.address_file())
-        << (listeners_.empty() ? "" : listeners_.front().address) << "\n";
+    std::ofstream address(paths_.address_file());
+    address << (listeners_.empty() ? "" : listeners_.front().address) << "\n" << std::flush;
+    if (!address)
+        log::error("daemon",
+                   "cannot write the address to " + paths_.address_file().string() +
+                       ", there may be no room: the node serves all the same");
     for (const Listener& listener : listeners_) {
         std::printf("holdfast serves on http://%s\n", listener.address.c_str());
         if (!first_class.empty())

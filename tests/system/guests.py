@@ -33,7 +33,7 @@ class Healthy:
         self.node = node
         self.names = [f"healthy-{i}" for i in range(self.ACTORS)]
         self.lock = threading.Lock()
-        self.answers = []        # (begun, took, status)
+        self.answers = []        # (begun, took, status, name)
         self.posted = dict.fromkeys(self.names, 0)
         self.wrong = []
         self.stopping = threading.Event()
@@ -60,7 +60,7 @@ class Healthy:
                 connection.close()
             took = time.monotonic() - begun
             with self.lock:
-                self.answers.append((begun, took, status))
+                self.answers.append((begun, took, status, name))
                 self.posted[name] += method == "POST" and status == 200
                 if status != 200 or int(body) != self.posted[name]:
                     self.wrong.append((name, method, status, body[:200], self.posted[name]))
@@ -70,14 +70,15 @@ class Healthy:
         with self.lock:
             return len(self.answers)
 
-    def p99_ms(self, since, until):
+    def p99_ms(self, since, until, names=None):
+        """Of requests begun in that time, to these actors or to all."""
         with self.lock:
-            took = sorted(t for begun, t, _ in self.answers if since <= begun < until)
+            took = sorted(t for begun, t, _, name in self.answers if since <= begun < until and (names is None or name in names))
         return took[int(len(took) * 0.99)] * 1000 if took else float("nan")
 
     def slowest_s(self):
         with self.lock:
-            return max(took for _, took, _ in self.answers)
+            return max(took for _, took, _, _ in self.answers)
 
     def stop(self):
         self.stopping.set()

@@ -1,5 +1,6 @@
 """Too little of something: a /dev/shm of a page, limits below what a node needs, a disk that fills up under load, messages at
 their largest. And leftovers that fit nobody: a plugin of another build, files of another user."""
+import asyncio
 import contextlib
 import os
 import re
@@ -10,6 +11,11 @@ import time
 
 from guests import UNRULY
 from harness import BIN, LONG, Case, Load, wait_for
+
+try:
+    import websockets
+except ImportError:
+    websockets = None
 
 PAYLOAD = 48 * 1024       # the inline limit of a body, a call's body, its answer, a state
 SEND_MOST = PAYLOAD - 48 - len("unruly/peer") - len("keep")   # what a message costs beside its bytes (docs/guest-abi.md)
@@ -221,6 +227,28 @@ class Messages(Case):
         self.assertEqual(status, 507, body)
         self.assertIn(b"send_bytes: 49152 allowed, 49153 asked for", body)
         self.assertEqual(node.status()["stats"]["messages_applied"], 4)
+        self.common_checks(node)
+
+
+    def test_messages_of_a_websocket_at_their_limits(self):
+        if websockets is None:
+            self.skipTest("python3-websockets is not here")
+        node = self.node({"class.unruly": {"module": UNRULY}})
+        gateway = node.plugin_pid("gateway")
+
+        async def talk():
+            url = f"ws://{node.address}/actor/unruly/socket"
+            async with websockets.connect(url, max_size=None) as client:
+                for size in (0, 1, 16 * 1024, PAYLOAD - 1, PAYLOAD):
+                    for message in (os.urandom(size), "t" * size):
+                        await client.send(message)
+                        self.assertEqual(await asyncio.wait_for(client.recv(), 30), message, size)
+                await client.send(bytes(PAYLOAD + 1))
+                with self.assertRaises(websockets.ConnectionClosed):
+                    await asyncio.wait_for(client.recv(), 30)
+                self.assertEqual(client.close_code, 1009)
+        asyncio.run(talk())
+        self.assertEqual(node.plugin_pid("gateway"), gateway)
         self.common_checks(node)
 
 

@@ -12,6 +12,7 @@
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
 #include "agent/control/state_file.hpp"
+#include "agent/daemon/memory_room.hpp"
 #include "agent/log/log.hpp"
 #include "agent/port/translate.hpp"
 
@@ -117,6 +118,7 @@ Result<void> Daemon::prepare() {
     HF_ASSIGN(listeners_, open_listeners(config_));
     HF_ASSIGN(core::Config core_settings,
               core_config(config_, paths_, builds_, listeners_, instance, leftovers.reaped()));
+    HF_TRY(enough_memory(core_settings, memory_room()));
     core_ = std::make_unique<core::Core>(
         std::move(core_settings), records::codec(), load_bad_builds(paths_));
     forget_unused_builds();

@@ -132,6 +132,31 @@ class SharedMemory(Mounted):
                         self.assertEqual(node.post("/actor/counter/a")[0], 200)
                         node.stop()
 
+    def test_a_memory_group_below_its_need_refuses_the_start_with_both_figures(self):
+        """Else the kernel ends it with SIGKILL while it takes memory for its links, and nobody is told."""
+        top = "/sys/fs/cgroup/memory"
+        if not os.path.exists(os.path.join(top, "memory.limit_in_bytes")):
+            self.skipTest("no control groups v1 with memory here; the unit test has those of v2")
+        for size in (16, 48, 60, 128):
+            with self.subTest(mib=size):
+                group = os.path.join(top, f"holdfast-test-{os.getpid()}-{size}")
+                try:
+                    os.mkdir(group)
+                except OSError as error:
+                    self.skipTest(f"no group may be made here: {error}")
+                self.addCleanup(os.rmdir, group)
+                with open(os.path.join(group, "memory.limit_in_bytes"), "w", encoding="ascii") as file:
+                    file.write(str(size << 20))
+                node = self.node(name=f"node{size}", start=False)
+                enter = ("sh", "-c", f"echo $$ > {group}/cgroup.procs && exec \"$@\"", "sh")
+                if self.ready_or_named(node, "of memory, and " + group, wrapper=enter):
+                    self.assertEqual(size, 128)
+                    self.assertEqual(node.post("/actor/counter/a")[0], 200)
+                    self.assertEqual(node.stop(), 0)
+                else:
+                    self.assertLess(size, 128)
+                    self.assertRegex(node.stderr(), r"take at least \d+ MiB of memory, and \S+ leaves \d+ MiB")
+
     def test_a_run_directory_without_room_is_told(self):
         """The address and the socket; 2 inodes are the directory and one of them."""
         for number, options in enumerate(("size=4k", "size=64k,nr_inodes=2")):

@@ -69,6 +69,14 @@ std::vector<Bytes> seeds() {
                  (import "wasi_snapshot_preview1" "proc_exit" (func (param i32))))",
                       "")));
     out.push_back(wasm_of(actor(R"((import "a*/ int evil" "kv_get" (func)))", "")));
+    // A block where an initialiser has its constant: the library's reader of modules does not expect one.
+    Bytes block = wasm_of(actor("", "(global (mut i64) (i64.const 1))"));
+    const Bytes constant = {0x7e, 1, 0x42, 1, 0x0b};
+    const auto at = std::search(block.begin(), block.end(), constant.begin(), constant.end());
+    must(at != block.end());
+    at[2] = 0x02;
+    at[3] = 0x40;
+    out.push_back(block);
     return out;
 }
 

@@ -117,7 +117,7 @@ class Refused(Case):
                              ("another version", good[:4] + b"\2\0\0\0" + good[8:])):
             yield what, module, none, "not a valid module"
         yield ("a start that loops", wat("(start $s) (func $s (loop (br 0)))"),
-               "the start function stopped: it used more than 2 s of CPU time", None)
+               "the start function stopped: it ", None)   # 2 s of CPU time, or 10 s by the clock on a machine that has none to give
         yield "a start that traps", wat("(start $s) (func $s unreachable)"), "the start function stopped: trap: unreachable", None
 
     def test_each_is_refused_by_name(self):

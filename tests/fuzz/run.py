@@ -23,12 +23,13 @@ TARGETS = {
     "message_fuzz": ("tests/fuzz", []),
     "guest_fuzz": ("tests/fuzz", []),
     "wasm_fuzz": ("tests/fuzz", []),
+    "changes_fuzz": ("tests/fuzz", []),
     "records_fuzz": ("tests/fuzz", []),
     "config_fuzz": ("tests/fuzz", ["examples/*.toml"]),
     "http_fuzz": ("plugins/gateway-http", []),
     "sockets_fuzz": ("plugins/gateway-http", []),
 }
-OWN_SEEDS = ("ring_fuzz", "message_fuzz", "guest_fuzz", "wasm_fuzz")
+OWN_SEEDS = ("ring_fuzz", "message_fuzz", "guest_fuzz", "wasm_fuzz", "changes_fuzz")
 RSS_MB = 3072            # a module's translation takes hundreds of MB under the sanitizer
 INPUT_SECONDS = 20       # one input; a build with sanitizers on a busy machine
 INPUT_BYTES_MAX = 70_000 # a whole record

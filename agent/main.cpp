@@ -42,6 +42,21 @@ void raise_file_limit() {
     (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// What the daemon itself opens and five plugins with one instance each; with fewer it could not even say what is missing.
+constexpr rlim_t kFilesLeast = 64;
+
+bool enough_files() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFilesLeast) return true;
+    std::fprintf(
+        stderr,
+        "holdfastd: %llu descriptors may be open here (RLIMIT_NOFILE), a node needs at least "
+        "%llu: raise the limit, with `ulimit -n` or LimitNOFILE=\n",
+        static_cast<unsigned long long>(limit.rlim_cur),
+        static_cast<unsigned long long>(kFilesLeast));
+    return false;
+}
+
 // Whoever starts us may leave the standard streams closed, signals ignored or blocked, and any umask; what would come of
 // that is sockets and logs at descriptor 2, children that cannot be waited for, and files nobody may open.
 bool settle_inheritance() {
@@ -103,6 +118,7 @@ int main(int argc, char** argv) {
     if (!show_file.empty()) return check(show_file, true, json);
 
     if (!keep_limit) raise_file_limit();
+    if (!enough_files()) return 1;
     auto config = hf::config::load(file);
     if (!config) {
         std::fprintf(stderr, "%s\n", config.error().message.c_str());

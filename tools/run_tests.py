@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Runs the suites, prints the time of each, and ends with the plain line `N passed, N failed`.
 
-Suites unit, abi, conformance, sim, tidy and long are meson tests; `system` is tests/system. A skipped test is printed with
-its reason and counted apart. With --all the sanitizer builds and the long suites run as well.
+Suites unit, abi, conformance, sim, tidy and long are meson tests; `system` is tests/system, `fuzz` is tests/fuzz. A skipped
+test is printed with its reason and counted apart. With --all the sanitizer builds and the long suites run as well.
 """
 import argparse
 import json
@@ -103,21 +103,51 @@ def sanitized(tally, kind, tests, env):
     meson_run(tally, os.path.join(ROOT, "build-" + kind), tests, "sanitizer " + kind, env, 8, rebuild=True)
 
 
+# Seconds of each fuzz target: enough for its seeds and what lies next to them, and for a look further.
+FUZZ_SECONDS, FUZZ_SECONDS_LONG = 5, 60
+
+
+def fuzz_suite(tally, seconds):
+    start = time.monotonic()
+    build = os.path.join(ROOT, "build-fuzz")
+    result = os.path.join(build, "fuzz-results.json")
+    run = [os.path.join(ROOT, "tests", "fuzz", "run.py"), "--build", build]
+    listed = subprocess.run(["/usr/bin/python3", *run, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    passed, failed, skipped = 0, 1, 0
+    if subprocess.run([os.path.join(ROOT, "dev"), "setup-fuzz"], stdin=subprocess.DEVNULL, check=False).returncode == 0 and \
+            subprocess.run(["ninja", "-C", build, "--quiet", *listed], stdin=subprocess.DEVNULL, check=False).returncode == 0:
+        if os.path.exists(result):
+            os.unlink(result)
+        subprocess.run(["/usr/bin/python3", *run, "--seconds", str(seconds), "--results", result], stdin=subprocess.DEVNULL, check=False)
+        if os.path.exists(result):
+            with open(result, encoding="utf-8") as file:
+                counts = json.load(file)
+            passed, failed, skipped = counts["passed"], counts["failed"], counts["skipped"]
+    else:
+        print("FAILED the build of the fuzz targets")
+    took = time.monotonic() - start
+    tally.add(passed, failed, skipped)
+    tally.times.append(("fuzz", took, passed, failed))
+    print(f"fuzz: {passed} passed, {failed} failed, {skipped} skipped in {took:.0f} s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true", help="add sanitizer builds, long storms and thousands of seeds")
-    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system long; default: all but long")
+    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system fuzz long; default: all but long")
     options = parser.parse_args()
-    known = [*MESON_SUITES, "system", "long"]
+    known = [*MESON_SUITES, "system", "fuzz", "long"]
     for suite in options.suites:
         if suite not in known:
             parser.error(f"there is no suite '{suite}'; there are: {' '.join(known)}")
     build = os.path.join(ROOT, "build")
     tally = Tally()
-    suites = options.suites or [*MESON_SUITES, "system"]
+    suites = options.suites or [*MESON_SUITES, "system", "fuzz"]
     for suite in suites:
         if suite == "system":
             system_suite(tally, build, "system", ["--long"] if options.all else [])
+        elif suite == "fuzz":
+            fuzz_suite(tally, FUZZ_SECONDS_LONG if options.all else FUZZ_SECONDS)
         else:
             meson_suite(tally, build, suite, suite, timeout_multiplier=3)
     if options.all and not options.suites:

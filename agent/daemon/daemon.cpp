@@ -12,6 +12,7 @@
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
 #include "agent/control/state_file.hpp"
+#include "agent/daemon/memory_room.hpp"
 #include "agent/log/log.hpp"
 #include "agent/port/translate.hpp"
 
@@ -117,6 +118,7 @@ Result<void> Daemon::prepare() {
     HF_ASSIGN(listeners_, open_listeners(config_));
     HF_ASSIGN(core::Config core_settings,
               core_config(config_, paths_, builds_, listeners_, instance, leftovers.reaped()));
+    HF_TRY(enough_memory(core_settings, memory_room()));
     core_ = std::make_unique<core::Core>(
         std::move(core_settings), records::codec(), load_bad_builds(paths_));
     forget_unused_builds();
@@ -366,8 +368,12 @@ void Daemon::announce() {
     announced_ = true;
     std::string first_class;
     if (!config_.classes.empty()) first_class = config_.classes.begin()->first;
-    std::ofstream(paths_.address_file())
-        << (listeners_.empty() ? "" : listeners_.front().address) << "\n";
+    std::ofstream address(paths_.address_file());
+    address << (listeners_.empty() ? "" : listeners_.front().address) << "\n" << std::flush;
+    if (!address)
+        log::error("daemon",
+                   "cannot write the address to " + paths_.address_file().string() +
+                       ", there may be no room: the node serves all the same");
     for (const Listener& listener : listeners_) {
         std::printf("holdfast serves on http://%s\n", listener.address.c_str());
         if (!first_class.empty())

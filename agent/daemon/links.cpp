@@ -8,6 +8,7 @@
 
 #include "abi/base/clock.hpp"
 #include "agent/daemon/daemon.hpp"
+#include "agent/daemon/memory_room.hpp"
 #include "agent/log/log.hpp"
 #include "agent/port/translate.hpp"
 
@@ -22,6 +23,8 @@ constexpr std::size_t kDumpFileBytesMax = 64 * 1024;
 // Exit status of a process that its second filter ended (abi/sdk/lockdown.hpp).
 constexpr int kForbiddenExit = 159;
 
+}  // namespace
+
 port::ChannelSizes sizes_of(core::Kind kind) {
     constexpr std::uint32_t kMiB = 1U << 20U;
     switch (kind) {
@@ -34,6 +37,8 @@ port::ChannelSizes sizes_of(core::Kind kind) {
             return {kMiB, kMiB};
     }
 }
+
+namespace {
 
 abi::Kind abi_kind(core::Kind kind) {
     return port::kind_of(kind);

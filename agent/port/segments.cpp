@@ -15,8 +15,6 @@ namespace hf::port {
 
 namespace {
 
-// Spare pairs of one size: one for the restart and one for the swap that may run beside it.
-constexpr std::size_t kSparesPerSize = 2;
 // Distinct sizes kept ready: one for each kind of plugin.
 constexpr std::size_t kSizesMax = 8;
 

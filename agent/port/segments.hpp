@@ -18,6 +18,9 @@
 
 namespace hf::port {
 
+// Spare pairs of one size: one for the restart and one for the swap that may run beside it.
+inline constexpr std::size_t kSparesPerSize = 2;
+
 struct SegmentPair {
     UniqueFd to_plugin_fd;  // S, mapped here read-write, then sealed FUTURE_WRITE|SHRINK|GROW|SEAL
     ring::Mapping to_plugin;

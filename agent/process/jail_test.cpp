@@ -139,6 +139,51 @@ TEST_CASE("fifty threads, access, getrandom, sleeping and statx work") {
     }
 }
 
+TEST_CASE(
+    "a plugin linked statically with another C library starts, has what it needs and is stopped") {
+    Room room;
+    for (const std::string& probe : {std::string(LIBC_PROBE), std::string(LIBC_PROBE_MUSL)}) {
+        if (!std::filesystem::exists(probe)) {
+            std::printf("skipped: %s is not built (musl-gcc makes it)\n", probe.c_str());
+            continue;
+        }
+        CAPTURE(probe);
+        const auto run = [&](const std::string& what, const char* profile, bool filtered = true) {
+            return room.run(
+                {.probe = {what}, .profile = profile, .unfiltered = !filtered, .binary = probe});
+        };
+        for (const char* profile : kProfiles) {
+            CAPTURE(std::string(profile));
+            const Outcome works = run("works", profile);
+            CAPTURE(works.text());
+            CHECK(works.report.summary() == "exit code 0");
+            const Outcome newer = run("newer", profile);
+            CAPTURE(newer.text());
+            CHECK(newer.report.exit_code == 0);
+            for (const char* call : {"9999",
+                                     "clone3",
+                                     "faccessat2",
+                                     "futex_waitv",
+                                     "close_range",
+                                     "landlock_create_ruleset"})
+                CHECK(newer.said(std::string(call) + ": result -1 errno 38"));
+            CHECK(newer.said("rseq: result -1 errno 22"));  // known: refused by the kernel itself
+            for (const std::string call :
+                 {"ptrace", "mount", "bpf", "keyctl", "execve", "socket"}) {
+                // What the compiler's driver and a gateway are for.
+                if (call == "execve" && std::string(profile) == "builder") continue;
+                if (call == "socket" && std::string(profile) == "gateway-http") continue;
+                CAPTURE(call);
+                const Outcome outcome = run(call, profile);
+                CHECK(outcome.report.summary() == "seccomp: " + call);
+                CHECK_FALSE(outcome.said("survived"));
+            }
+        }
+        for (const std::string call : {"ptrace", "mount", "bpf", "keyctl", "execve", "socket"})
+            CHECK(run(call, "placement", false).said("survived " + call));
+    }
+}
+
 TEST_CASE("the second filter holds on top of the first and is named") {
     Room room;
     const std::pair<const char*, const char*> kinds[] = {{"gateway-http", "Gateway"},

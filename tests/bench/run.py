@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The benchmark table: ratios within one run, interleaved, medians. Writes docs/benchmarks.md and prints it.
 
-usage: run.py [--quick] [--no-write] [ROW...]      rows: link wasm idle http write crash swap
+usage: run.py [--quick] [--no-write] [ROW...]      rows: link grpc wasm idle http write actors density guests
+crash swap
 Absolute figures on a virtual machine say little; each row names what it is a ratio to, measured in the same minutes.
 """
 import argparse
@@ -9,18 +10,15 @@ import contextlib
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-BUILD = os.path.join(ROOT, "build")
-os.environ.setdefault("HOLDFAST_TEST_BIN", os.path.join(BUILD, "bin"))
-sys.path.insert(0, os.path.join(ROOT, "tests", "system"))
-import harness  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from measure import BUILD, ROOT, harness, json_lines, median, start_node, wrk  # noqa: E402
+import rows_actors  # noqa: E402
+import rows_grpc  # noqa: E402
 
 
 class Table:
@@ -30,32 +28,6 @@ class Table:
     def add(self, figure, measured, target, met):
         self.rows.append((figure, measured, target, {True: "met", False: "**missed**", None: "–"}[met]))
         print(f"{figure}: {measured} (target {target}) {self.rows[-1][3]}", flush=True)
-
-
-def json_lines(*command, env=None):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
-    out = {}
-    for line in done.stdout.splitlines():
-        with contextlib.suppress(json.JSONDecodeError):
-            row = json.loads(line)
-            out[row.get("name", "")] = row
-    if not out:
-        print(f"{command[0]} gave no rows: {done.stderr[-500:]}")
-    return out
-
-
-def wrk(url, seconds, connections=64, script=None):
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", url]
-    if script:
-        command[1:1] = ["-s", script]
-    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
-    unit = {"us": 1e-3, "ms": 1.0, "s": 1e3}
-    p50 = re.search(r"50%\s+([\d.]+)(us|ms|s)", text)
-    p99 = re.search(r"99%\s+([\d.]+)(us|ms|s)", text)
-    bad = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
-    return {"rate": rate, "p50_ms": float(p50.group(1)) * unit[p50.group(2)], "p99_ms": float(p99.group(1)) * unit[p99.group(2)],
-            "bad": int(bad.group(1)) if bad else 0}
 
 
 class Nginx:
@@ -92,16 +64,6 @@ location = /return {{ return 200 "{'x' * 99}"; }} }} }}
     def stop(self):
         self.process.terminate()
         self.process.wait()
-
-
-def start_node(directory, name, toml=None, classes=("counter",)):
-    path = os.path.join(directory, name)
-    os.makedirs(path)
-    return harness.Node(path, toml, classes).start()
-
-
-def median(values):
-    return statistics.median(values)
 
 
 def bench_link(table, quick):
@@ -330,8 +292,9 @@ def bench_swap(table, quick):
             node.stop()
 
 
-BENCHES = {"link": bench_link, "wasm": bench_wasm, "idle": bench_idle, "http": bench_http, "write": bench_write,
-           "crash": bench_crash, "swap": bench_swap}
+BENCHES = {"link": bench_link, "grpc": rows_grpc.bench_grpc, "wasm": bench_wasm, "idle": bench_idle, "http": bench_http,
+           "write": bench_write, "actors": rows_actors.bench_actors, "density": rows_actors.bench_density,
+           "guests": rows_actors.bench_guests, "crash": bench_crash, "swap": bench_swap}
 
 
 def machine():

@@ -52,6 +52,9 @@ BROKEN = [
     ("garbage-and-goodbye", {}, "broke the link's rules"),
     *[("blob", {"at": size, "value": 0}, "broke the link's rules") for size in (0, 1, 2, 3, 4, 7, 8, 65520)],
     *[("blob", {"at": size, "value": 255}, "broke the link's rules") for size in (4, 7, 16, 65520)],
+    *[("syscall", {"at": number}, f"seccomp: {name}") for number, name in (
+        (101, "ptrace"), (59, "execve"), (41, "socket"), (165, "mount"), (321, "bpf"), (250, "keyctl"))],
+    *[("syscall", {"at": number}, None) for number in (9999, 435, 449)],   # nobody's, clone3, futex_waitv: ENOSYS, and it goes on
     ("last-words", {}, None),
     ("control-flood", {}, None),
     ("close-control", {}, None),

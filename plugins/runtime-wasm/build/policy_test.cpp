@@ -1,6 +1,8 @@
 // Modules that must not reach the compiler, and the sentence each gets.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "plugins/runtime-wasm/build/policy.hpp"
 #include "plugins/runtime-wasm/build/translate.hpp"
 #include "plugins/runtime-wasm/testing/support.hpp"
@@ -151,6 +153,18 @@ TEST_CASE("state_outside_memory_and_globals_is_refused") {
         has(refusal(actor("", std::string(kEvent) + "(global (mut externref) (ref.null extern))")),
             "only numbers"));
     CHECK(has(refusal(actor("", std::string(kEvent) + "(func (param funcref))")), "only numbers"));
+}
+
+TEST_CASE("an_initialiser_of_blocks_is_refused_before_the_library_asserts_on_it") {
+    Bytes wasm = wasm_of(actor("", std::string(kEvent) + "(global (mut i64) (i64.const 1))"));
+    const Bytes constant = {0x7e, 1, 0x42, 1, 0x0b};
+    const auto at = std::search(wasm.begin(), wasm.end(), constant.begin(), constant.end());
+    REQUIRE(at != wasm.end());
+    at[2] = 0x02;  // block
+    at[3] = 0x40;  // of no type: its end is what was the initialiser's
+    CHECK(refusal(wasm) == "an initialiser uses block: only constants are allowed");
+    at[2] = 0x7c;  // i64.add
+    CHECK(has(refusal(wasm), "an initialiser uses i64.add"));
 }
 
 TEST_CASE("offsets_memories_and_types_have_bounds") {

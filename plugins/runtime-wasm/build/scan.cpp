@@ -47,6 +47,25 @@ public:
         return bound("bytes of code", size, kCodeBytesMax);
     }
 
+    // Outside of a body there are initialisers only, and the library asserts on blocks among them.
+    wabt::Result OnOpcode(wabt::Opcode opcode) override {
+        if (function_ != wabt::kInvalidIndex) return wabt::Result::Ok;
+        switch (opcode) {
+            case wabt::Opcode::I32Const:
+            case wabt::Opcode::I64Const:
+            case wabt::Opcode::F32Const:
+            case wabt::Opcode::F64Const:
+            case wabt::Opcode::GlobalGet:
+            case wabt::Opcode::RefNull:
+            case wabt::Opcode::RefFunc:
+            case wabt::Opcode::End:
+                return wabt::Result::Ok;
+            default:
+                return refuse(std::string("an initialiser uses ") + opcode.GetName() +
+                              ": only constants are allowed");
+        }
+    }
+
     wabt::Result OnFuncType(
         Index i, Index params, wabt::Type*, Index results, wabt::Type*) override {
         if (params > kParamsMax) return above("type", i, "parameters", params, kParamsMax);

@@ -1,6 +1,7 @@
 // The attacks by name. Each is what a plugin taken over by somebody could do with its own segment, bells and socket.
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -245,6 +246,12 @@ const std::map<std::string, Attack>& attacks() {
         {"last-words", last_words},
         {"die-in-the-middle", die_in_the_middle},
         {"garbage-and-goodbye", garbage_and_goodbye},
+        // A system call by its number, with arguments that do no harm where nothing stops it.
+        {"syscall",
+         [](Link& link, const Plan& plan, std::uint64_t request) {
+             (void)::syscall(static_cast<long>(plan.at), -1, 0, 0, 0, 0, 0);
+             return answer(link, request);
+         }},
         // It takes the request and is never heard of again: the head stays where it is.
         {"deaf",
          [](Link&, const Plan&, std::uint64_t) {

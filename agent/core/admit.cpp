@@ -109,7 +109,7 @@ std::optional<Units::Refusal> Units::admit(const std::string& class_name,
                                            Mail mail) {
     const auto spec = std::find_if(
         env_.config.classes.begin(), env_.config.classes.end(), [&](const ClassSpec& known) {
-            return known.name == class_name;
+            return known.served && known.name == class_name;
         });
     if (closing_ && !std::holds_alternative<FromCall>(mail.waiting.origin))
         return Refusal{ReplyReason::Unavailable, "the node stops"};

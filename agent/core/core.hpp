@@ -68,6 +68,7 @@ private:
     void handle(ResetCommand& event) { supervision_.reset(event); }
     void handle(StartNode& event);
     void handle(StopNode& event);
+    void handle(ConfigChanged& event);
 
     // boot.cpp: the node makes itself known to the store before it holds anything.
     void boot();

@@ -19,7 +19,7 @@ constexpr std::uint16_t kAttemptsMax = 16;  // deliveries of one event, whatever
 
 void Units::want_place(Unit& unit) {
     if (unit.placing) return;
-    if (runtimes_.empty()) {
+    if (!any_runtime_takes()) {
         // A runtime that restarts is waited for, until the events' deadlines; one that will not come is not.
         if (supervision_.failed(Kind::Runtime))
             refuse_waiting(unit, ReplyReason::Unavailable, "no runtime is left to run the actor");
@@ -27,6 +27,12 @@ void Units::want_place(Unit& unit) {
     }
     unit.placing = true;
     placer_->ask(unit.id, unit.key, class_name(unit));
+}
+
+// A runtime that is there and stays. Those that retire have successors, which are waited for.
+bool Units::any_runtime_takes() const {
+    return std::any_of(
+        runtimes_.begin(), runtimes_.end(), [](const auto& one) { return !one.second.retiring; });
 }
 
 // Eviction: what has been idle for longest leaves the runtime's memory and keeps its hold; its next event loads it again.
@@ -68,7 +74,7 @@ void Units::placed(UnitId id, std::optional<Handle> where, const std::string& wh
     // Nobody waits any more: a place that is not used would count as taken until the next event.
     if (unit->runtime.valid() || !unit->has_work()) return;
     if (!where) {
-        if (runtimes_.empty()) return want_place(*unit);
+        if (!any_runtime_takes()) return want_place(*unit);
         return refuse_waiting(
             *unit, ReplyReason::Unavailable, "the actor has no place: " + why_not);
     }
@@ -280,6 +286,7 @@ void Units::delivered(DeliveredIn& event) {
         go_cold(*unit, true);
         return pump(*unit);
     }
+    supervision_.answered_well(event.from);
     if (event.status == DeliverStatus::Calling) return park(*unit, std::move(*event.call));
     Mail mail = std::move(*unit->running);
     unit->running.reset();
@@ -423,7 +430,14 @@ void Units::go_cold(Unit& unit, bool tell_runtime) {
 }
 
 void Units::runtime_serving(Handle runtime) {
-    runtimes_[runtime].capacity = std::max<std::uint32_t>(1, env_.config.limits.resident_units_max);
+    RuntimeLoad& load = runtimes_[runtime];
+    load.capacity = std::max<std::uint32_t>(1, env_.config.limits.resident_units_max);
+    // Back in charge, because its successor did not last: who had not left yet stays.
+    if (std::exchange(load.retiring, false)) {
+        for (const auto& [id, unit] : units_) {
+            if (unit->runtime == runtime) unit->leave_runtime = false;
+        }
+    }
     std::vector<UnitId> homeless;
     for (const auto& [id, unit] : units_) {
         if (unit->has_work() && !unit->runtime.valid()) homeless.push_back(id);

@@ -190,6 +190,7 @@ private:
     void send_activation(Unit& unit);
 
     // run.cpp
+    [[nodiscard]] bool any_runtime_takes() const;
     void want_place(Unit& unit);
     void make_room(RuntimeLoad& load, std::uint32_t resident_max);
     void queue_for_runtime(Unit& unit);

@@ -11,7 +11,9 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/core/core.hpp"
@@ -74,6 +76,7 @@ private:
     void carry_out(core::Action& action);
     void store_asked(core::StoreRequest& request);
     void deliver_asked(const core::Deliver& deliver);
+    void told_to_stop(const Instance& runtime) const;
     [[nodiscard]] Handle judge_place(const core::PlacedIn& answer);
     void trace_action(const core::Action& action);
 
@@ -86,6 +89,7 @@ private:
     void stall_one();
     void disk_phase();
     void send_command();
+    void send_deploy();
     void command_done(const core::CommandDone& done);
     [[nodiscard]] core::Config node_config();
 
@@ -125,7 +129,8 @@ private:
     std::uint64_t last_req_ = 0;
     std::uint64_t last_build_ = 0;
     std::map<std::uint64_t, Command> commands_;
-    std::map<core::OpId, core::Place> places_;  // questions to policies
+    std::map<core::OpId, core::Place> places_;                    // questions to policies
+    std::set<std::pair<std::uint32_t, std::string>> were_ready_;  // runtimes: seat and build
     core::Stats totals_;
 };
 

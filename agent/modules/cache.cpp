@@ -104,6 +104,16 @@ Result<void> place(const fs::path& path, BytesView bytes) {
     return fail_errno(why, "cannot write " + path.string());
 }
 
+// Whoever had it before, from now on only this user writes there; everybody may read.
+Result<void> own(const fs::path& directory) {
+    const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    constexpr mode_t kMode = S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH;
+    if (!fd.valid() || ::fchown(fd.get(), ::geteuid(), ::getegid()) != 0 ||
+        ::fchmod(fd.get(), kMode) != 0)
+        return fail_errno(errno, "cannot take over the directory " + directory.string());
+    return {};
+}
+
 // What a .meta must say to be that of `key`, made from `wasm_sha256`.
 Result<void> judge_meta(BytesView meta, const std::string& key, const std::string& wasm_sha256) {
     const auto document = base::parse_bounded(as_text(meta));
@@ -147,8 +157,8 @@ Result<fs::path> Cache::view(const std::string& wasm_sha256) const {
     fs::path path = directory_ / wasm_sha256;
     std::error_code error;
     fs::create_directory(path, error);
-    if (!error) fs::permissions(path, fs::perms(0755), error);
     if (error) return fail_errno(error.value(), "cannot make " + path.string());
+    HF_TRY(own(path));
     return path;
 }
 
@@ -157,12 +167,7 @@ fs::path Cache::copy(const std::string& wasm_sha256) const {
 }
 
 Result<void> Cache::open() const {
-    const UniqueFd fd(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    constexpr mode_t kMode = S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH;
-    if (!fd.valid() || ::fchown(fd.get(), ::geteuid(), ::getegid()) != 0 ||
-        ::fchmod(fd.get(), kMode) != 0)
-        return fail_errno(errno, "cannot take over the directory " + directory_.string());
-    return {};
+    return own(directory_);
 }
 
 Result<std::string> Cache::take(const fs::path& path) const {

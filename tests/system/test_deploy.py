@@ -371,6 +371,15 @@ class Cache(Case):
         node = self.node(classes=("counter",))
         if os.geteuid() != 0:
             self.skipTest("users of their own need root")
+        node.stop()
+        # As it was when the builder wrote into the cache itself.
+        for top, _, _ in os.walk(os.path.join(node.data, "modules")):
+            os.chown(top, 901000, 901000)
+        with open(os.path.join(node.data, "modules", "0" * 64 + ".so"), "wb") as file:
+            file.write(b"of an earlier version")
+        node.start()
+        self.assertEqual(node.post("/actor/counter/a")[2], b"1\n")
+        self.assertFalse([name for name in os.listdir(os.path.join(node.data, "modules")) if name.endswith(".so")])
         for top, _, files in os.walk(os.path.join(node.data, "modules")):
             if top.endswith("incoming"):
                 continue

@@ -281,6 +281,17 @@ class Deploy(Case):
         node.start()
         self.assertEqual(parts(node.post("/actor/counter/a")[2]), (1, count + 1))
 
+    def test_a_node_of_an_ordinary_user_deploys_as_well(self):
+        if os.geteuid() != 0:
+            self.skipTest("becoming another user needs root")
+        node = self.node(start=False)
+        os.chown(node.dir, 65534, 65534)
+        node.start(wrapper=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
+        self.assertEqual(node.post("/actor/counter/a")[2], b"1\n")
+        node.cli("deploy", "counter", self.v(1), timeout=120)
+        self.assertEqual(int(node.post("/actor/counter/a")[2]), STEP + 2)
+        self.assertEqual(node.stop(), 0)
+
     def test_one_deploy_at_a_time_and_a_damaged_record_is_set_aside(self):
         node = self.node(UNDECIDED)
         old = self.runtimes(node)

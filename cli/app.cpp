@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "abi/base/clock.hpp"
+#include "cli/dump.hpp"
 #include "cli/exit_codes.hpp"
 #include "cli/show.hpp"
 #include "cli/text.hpp"
@@ -24,6 +25,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAskTimeout{5'000};
 // Three stages of at most 2 s, a start of at most 10 s, and as much again for a roll-back.
 constexpr milliseconds kSwapTimeout{60'000};
+// A build of at most 300 s, a start of 10 s, and 2 s until the new version has lasted.
+constexpr milliseconds kDeployTimeout{400'000};
 // For the programs beside us: reading a module of the largest size takes a few seconds on a slow machine.
 constexpr milliseconds kBesideTimeout{60'000};
 // holdfast-wasm-build's exit code for a command line it does not understand.
@@ -51,6 +54,8 @@ struct Options {
     std::vector<std::string> settings;
     std::vector<std::string> unset;
     bool fresh = false;
+    bool reset = false;
+    bool rollback = false;
 
     std::string class_name;
     std::string actor;
@@ -229,6 +234,18 @@ private:
                         return change({{"op", "rollback"}, {"plugin", options_.plugin}});
                     });
         back->add_option("plugin", options_.plugin, "its name in `holdfast plugins`")->required();
+        CLI::App* deploy = command(
+            cli_,
+            "deploy",
+            "another module for a class, live; comes back when it serves or the old one stays",
+            "holdfast deploy counter counter.wasm\n"
+            "  holdfast deploy counter --rollback     the module before it\n"
+            "  holdfast deploy counter --reset        what agent.toml says",
+            [this] { return deploy_module(); });
+        deploy->add_option("class", options_.class_name, "the class of actors")->required();
+        deploy->add_option("module", options_.file, "the .wasm file")->type_name("MODULE.wasm");
+        deploy->add_flag("--rollback", options_.rollback, "back to the module before");
+        deploy->add_flag("--reset", options_.reset, "back to the module that agent.toml names");
         CLI::App* reset = command(*group("plugin", "start a failed plugin afresh"),
                                   "reset",
                                   "start a failed plugin afresh and forget its bad builds",
@@ -262,6 +279,26 @@ private:
         show->add_option(
                 "file", options_.file, "without it: the running node's, else the default file's")
             ->type_name("FILE");
+        command(*config,
+                "reload",
+                "the running node reads its agent.toml again: all of it, or nothing is changed",
+                "holdfast config reload",
+                [this] {
+                    return change({{"op", "config-reload"}}, show_reload);
+                });
+        CLI::App* bundle = command(
+            cli_,
+            "dump",
+            "one bundle for a bug report: states, settings, logs, exits, facts of the machine; no "
+            "store, no secrets; also of a node that is down",
+            "holdfast dump\n  holdfast dump /tmp/report.tar.gz\n  holdfast dump /tmp/report-dir",
+            [this] { return dump(); });
+        bundle
+            ->add_option("to",
+                         options_.file,
+                         "a file that ends in .tar.gz, or a directory that is made; without it a "
+                         "file in the working directory")
+            ->type_name("FILE.tar.gz|DIR");
         CLI::App* build = command(
             cli_,
             "build",
@@ -338,10 +375,12 @@ private:
     }
 
     // Something that changes the node and may take its time.
-    int change(const Json& request) {
-        const Answer answer = ask_node(request, timeout(kSwapTimeout), reporter());
+    int change(const Json& request,
+               const std::function<void(std::ostream&, const Json&)>& show = show_outcome,
+               milliseconds limit = kSwapTimeout) {
+        const Answer answer = ask_node(request, timeout(limit), reporter());
         if (answer.exit != Exit::Ok) return fail(answer);
-        print(answer.result, show_outcome);
+        print(answer.result, show);
         // A roll-back is an answer, not a failure to answer; for a script it is a no all the same.
         const std::string outcome = field(answer.result, "outcome");
         const bool rolled_back = outcome == "rolled-back" || outcome == "rolled_back";
@@ -386,6 +425,41 @@ private:
         if (!options_.unset.empty()) request["unset"] = options_.unset;
         if (options_.fresh) request["fresh"] = true;
         return change(request);
+    }
+
+    int deploy_module() {
+        Json request{{"op", "deploy"}, {"class", options_.class_name}};
+        if ((options_.file.empty() ? 0 : 1) + (options_.reset ? 1 : 0) +
+                (options_.rollback ? 1 : 0) !=
+            1)
+            return fail(Exit::Usage,
+                        "usage",
+                        "deploy what? Give one of MODULE.wasm, --rollback and --reset");
+        if (options_.reset) request["reset"] = true;
+        if (options_.rollback) request["rollback"] = true;
+        if (!options_.file.empty()) {
+            // The node has another working directory.
+            const auto module = (around_.working_dir / options_.file).lexically_normal();
+            std::error_code ignored;
+            if (!std::filesystem::is_regular_file(module, ignored))
+                return fail(Exit::Usage, "usage", options_.file + ": no such file");
+            request["module"] = module.string();
+        }
+        return change(request, show_outcome, kDeployTimeout);
+    }
+
+    int dump() {
+        std::error_code ignored;
+        if (!std::filesystem::is_directory(data(), ignored))
+            return fail(Exit::Unreachable,
+                        "unreachable",
+                        "there is no data directory " + data().string() +
+                            (options_.node.empty() ? "; looked in " + places_tried(around_) : ""));
+        const auto made = make_dump(around_, data(), options_.file, timeout(kAskTimeout));
+        if (!made && made.error().code == Code::Exists)
+            return fail(Exit::Usage, "exists", made.error().message);
+        if (!made) return fail(made.error());
+        return print(*made, show_outcome);
     }
 
     int list_actors() {

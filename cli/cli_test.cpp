@@ -149,6 +149,45 @@ TEST_CASE("swap sends what was said, shows progress and ends with the node's ver
     CHECK(node.requests()[4] == Json{{"op", "reset"}, {"plugin", "runtime"}});
 }
 
+TEST_CASE("deploy names the module as the node can find it, and passes the node's verdict on") {
+    TempDir dir;
+    const std::string module = (dir.path / "m.wasm").string();
+    std::ofstream(module) << "a module";
+    FakeNode node(dir.path, [](int fd, const std::string& request) {
+        const bool good = request.find("rollback") == std::string::npos;
+        const std::string said =
+            good ? R"({"progress":"compiling"})"
+                   "\n"
+                   R"({"ok":true,"result":{"text":"counter runs module 12"}})"
+                   "\n"
+                 : R"({"ok":false,"error":{"code":"refused","message":"stays at module 12"}})"
+                   "\n";
+        CHECK(::write(fd, said.data(), said.size()) == static_cast<ssize_t>(said.size()));
+    });
+    const Ran good = run(dir, {"deploy", "counter", module});
+    CHECK(good.exit == 0);
+    CHECK(has(good.out, "counter runs module 12\n"));
+    CHECK(has(good.err, "holdfast: compiling\n"));
+    CHECK(node.requests()[0] == Json{{"op", "deploy"}, {"class", "counter"}, {"module", module}});
+    const Ran bad = run(dir, {"deploy", "counter", "--rollback"});
+    CHECK(bad.exit == 1);
+    CHECK(has(bad.err, "stays at module 12"));
+    CHECK(node.requests()[1] == Json{{"op", "deploy"}, {"class", "counter"}, {"rollback", true}});
+}
+
+TEST_CASE("a reload is a table of what changed") {
+    TempDir dir;
+    FakeNode node(dir.path,
+                  answers(R"({"ok":true,"result":{"text":"changed: x","changed":[)"
+                          R"({"key":"limits.mailbox_events","old":"128","new":"256"}]}})"
+                          "\n"));
+    const Ran ran = run(dir, {"config", "reload"});
+    CHECK(ran.exit == 0);
+    CHECK(has(ran.out, "limits.mailbox_events"));
+    CHECK(has(ran.out, "256"));
+    CHECK(node.requests()[0] == Json{{"op", "config-reload"}});
+}
+
 TEST_CASE("a wrong command line is 2, asks nobody, and names what is wrong") {
     TempDir dir;
     FakeNode node(dir.path, answers("{\"ok\":true}\n"));
@@ -172,6 +211,10 @@ TEST_CASE("a wrong command line is 2, asks nobody, and names what is wrong") {
         {{"rollback"}, "plugin"},
         {{"plugin", "reset"}, "plugin"},
         {{"build"}, "module"},
+        {{"deploy"}, "class is required"},
+        {{"deploy", "counter"}, "deploy what?"},
+        {{"deploy", "counter", "x.wasm", "--reset"}, "one of MODULE.wasm, --rollback and --reset"},
+        {{"deploy", "counter", "nowhere.wasm"}, "no such file"},
     };
     for (const auto& [words, named] : wrong) {
         const Ran ran = run(dir, words);
@@ -196,6 +239,9 @@ TEST_CASE("every command's help has an example and ends with 0") {
                                                          {"plugin", "reset"},
                                                          {"config", "check"},
                                                          {"config", "show"},
+                                                         {"config", "reload"},
+                                                         {"deploy"},
+                                                         {"dump"},
                                                          {"build"}};
     for (auto words : commands) {
         words.emplace_back("--help");

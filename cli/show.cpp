@@ -70,6 +70,18 @@ std::string settings_of(const Json& plugin) {
     return out;
 }
 
+// Where the settings come from, and how the last attempt to read them again ended.
+std::string reload_of(const Json& status) {
+    const auto config = status.is_object() ? status.find("config") : status.end();
+    if (!status.is_object() || config == status.end()) return "-";
+    const std::string file = field(*config, "file");
+    const auto last = config->is_object() ? config->find("last_reload") : config->end();
+    if (!config->is_object() || last == config->end()) return file;
+    return file + ", read again " + duration_field(*last, "ago_ms") +
+           " ago: " + (field(*last, "ok") == "yes" ? "" : "REFUSED, the old settings hold: ") +
+           field(*last, "text");
+}
+
 // What an operator has to know about one plugin beyond its row.
 void add_notes(Pairs& notes, const std::string& name, const Json& plugin) {
     if (const auto reason = field(plugin, "reason"); reason != "-")
@@ -81,6 +93,10 @@ void add_notes(Pairs& notes, const std::string& name, const Json& plugin) {
         const auto build = field(plugin, "last_exit_build");
         notes.emplace_back(name, "last exit" + (build == "-" ? "" : " of " + build) + ": " + exit);
     }
+    for (const Json& one : list(plugin, "classes"))
+        notes.emplace_back(name,
+                           "class " + field(one, "class") + ": module " + field(one, "module") +
+                               (field(one, "deployed") == "yes" ? ", deployed" : ""));
     for (const Json& build : list(plugin, "bad_builds"))
         notes.emplace_back(
             name,
@@ -103,6 +119,7 @@ void show_status(std::ostream& out, const Json& result) {
          {"listens on", at("listen")},
          {"up", duration_field(result, "uptime_ms")},
          {"policies", at("policies")},
+         {"configuration", reload_of(result)},
          {"events accepted", at("accepted")},
          {"events answered", at("answered")},
          {"units", at("units")},
@@ -110,6 +127,17 @@ void show_status(std::ostream& out, const Json& result) {
          {"large bodies", at("bulk")},
          {"control groups", at("control_groups")},
          {"missing walls", list(result, "missing_walls").empty() ? "-" : "below"}});
+    if (const Json& classes = list(result, "classes"); !classes.empty()) {
+        out << '\n';
+        Table table({"CLASS", "MODULE", "BEFORE", "FROM"});
+        for (const Json& one : classes)
+            table.row(
+                {field(one, "class"),
+                 field(one, "module"),
+                 field(one, "before"),
+                 (field(one, "deployed") == "yes" ? "deployed, " : "") + field(one, "source")});
+        table.print(out);
+    }
     // Each is a sentence of its own.
     if (const Json& walls = list(result, "missing_walls"); !walls.empty()) {
         out << "\nmissing walls\n";
@@ -172,11 +200,12 @@ void show_plugins(std::ostream& out, const Json& result) {
 }
 
 void show_actors(std::ostream& out, const Json& result) {
-    Table table({"CLASS", "NAME", "STATE", "EPOCH", "SEQ", "INSTANCE", "QUEUED", "IDLE"});
+    Table table({"CLASS", "NAME", "MODULE", "STATE", "EPOCH", "SEQ", "INSTANCE", "QUEUED", "IDLE"});
     std::string last;
     for (const Json& actor : list(result, "actors")) {
         table.row({field(actor, "class"),
                    field(actor, "name"),
+                   field(actor, "module"),
                    field(actor, "state"),
                    field(actor, "epoch"),
                    field(actor, "seq"),
@@ -224,6 +253,11 @@ void show_outcome(std::ostream& out, const Json& result) {
         out << field(result, "text") << '\n';
     else
         show_fields(out, result);
+}
+
+void show_reload(std::ostream& out, const Json& result) {
+    if (list(result, "changed").empty()) return show_outcome(out, result);
+    print_objects(out, list(result, "changed"));
 }
 
 void show_fields(std::ostream& out, const Json& result) {

@@ -15,6 +15,8 @@ void show_actors(std::ostream& out, const Json& result);
 void show_config(std::ostream& out, const Json& result);
 // Of a swap, roll-back or reset: its sentence.
 void show_outcome(std::ostream& out, const Json& result);
+// Of a reload: what changed, from what to what.
+void show_reload(std::ostream& out, const Json& result);
 // Anything else: one "key  value" line each.
 void show_fields(std::ostream& out, const Json& result);
 

@@ -28,6 +28,9 @@ inline constexpr std::size_t kSettingKeyBytesMax = 64;
 inline constexpr std::size_t kSettingTextBytesMax = 1024;
 inline constexpr std::size_t kSettingsBytesMax = 8 * 1024;
 
+// Every class is a module in one Configure record of 64 KiB; an entry takes at most 500 bytes.
+inline constexpr std::size_t kClassesMax = 100;
+
 using Millis = std::chrono::milliseconds;
 
 // What a node is made of; each is filled by at most one plugin. Without `placement` or `drain` the supervisor's built-in
@@ -129,6 +132,10 @@ struct ClassConfig {
     std::uint64_t body_max = 0;  // bytes, of a request and of its answer
     Millis evict_after{0};       // without an event: out of the runtime's memory
 };
+
+// A class that agent.toml does not have, with the limits of one that says nothing but its module.
+[[nodiscard]] ClassConfig default_class(const std::string& name);
+[[nodiscard]] bool is_class_name(std::string_view name);
 
 struct Origin {
     enum class Kind : std::uint8_t { Default, File, Environment } kind = Kind::Default;

@@ -335,6 +335,22 @@ TEST_CASE("show_tells_every_value_and_its_origin") {
         }
 }
 
+TEST_CASE("a_class_that_no_file_has_is_as_one_that_says_nothing_but_its_module") {
+    const Config config = good(with_plugins("[class.c]\nmodule = \"m\""));
+    const ClassConfig& said = config.classes.at("c");
+    const ClassConfig made = default_class("c");
+    CHECK(made.name == "c");
+    CHECK(made.cpu_limit == said.cpu_limit);
+    CHECK(made.wall_limit == said.wall_limit);
+    CHECK(made.memory_max == said.memory_max);
+    CHECK(made.state_max == said.state_max);
+    CHECK(made.concurrency == said.concurrency);
+    CHECK(made.persistence == said.persistence);
+    CHECK(is_class_name("a-B_9"));
+    for (const char* bad : {"", "a/b", "a.b", "a b"}) CHECK_FALSE(is_class_name(bad));
+    CHECK_FALSE(is_class_name(std::string(65, 'a')));
+}
+
 TEST_CASE("every_default_passes_its_own_rule") {
     const Config config = good(with_plugins(
         "[plugin.placement]\nuse = \"scheduler\"\n[plugin.drain]\nuse = \"scheduler\"\n"

@@ -18,8 +18,6 @@ namespace hf::config {
 
 namespace {
 
-// Every class is a module in one Configure record of 64 KiB; an entry takes at most 500 bytes.
-constexpr std::size_t kClassesMax = 100;
 constexpr std::int64_t kWasmPage = 64LL * 1024;
 
 [[nodiscard]] const Value& at(const std::map<std::string, Value, std::less<>>& values,
@@ -48,6 +46,18 @@ template <class T>
     std::vector<std::string> out;
     for (const Rule& rule : rules) out.emplace_back(rule.key);
     return out;
+}
+
+void fill_class(const std::map<std::string, Value, std::less<>>& values, ClassConfig& out) {
+    out.cpu_limit = millis(values, "cpu_limit");
+    out.wall_limit = millis(values, "wall_limit");
+    out.memory_max = number<std::uint64_t>(values, "memory_max");
+    out.state_max = number<std::uint64_t>(values, "state_max");
+    out.concurrency = number<std::uint32_t>(values, "concurrency");
+    out.persistence = at(values, "persistence").text;
+    out.mailbox = at(values, "mailbox").text;
+    out.body_max = number<std::uint64_t>(values, "body_max");
+    out.evict_after = millis(values, "evict_after");
 }
 
 }  // namespace
@@ -257,6 +267,28 @@ void Judge::read_classes(Config& out) {
     }
 }
 
+ClassConfig default_class(const std::string& name) {
+    const Options options{[](const char*) { return std::nullopt; }, false};
+    Complaints complaints("");
+    const ValueReader reader({}, options, complaints);
+    std::map<std::string, Value, std::less<>> values;
+    for (const Rule& rule : class_rules())
+        values.emplace(std::string(rule.key), reader.read("class." + name, rule, nullptr));
+    ClassConfig out;
+    fill_class(values, out);
+    out.name = name;
+    return out;
+}
+
+bool is_class_name(std::string_view name) {
+    constexpr std::size_t kNameBytesMax = 64;
+    return !name.empty() && name.size() <= kNameBytesMax &&
+           std::all_of(name.begin(), name.end(), [](char c) {
+               return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '_' || c == '-';
+           });
+}
+
 ClassConfig Judge::read_class(const Member& member) {
     const std::string table = "class." + member.key;
     const auto rules = class_rules();
@@ -270,15 +302,7 @@ ClassConfig Judge::read_class(const Member& member) {
     ClassConfig out;
     out.name = member.key;
     out.module = module.text;
-    out.cpu_limit = millis(values, "cpu_limit");
-    out.wall_limit = millis(values, "wall_limit");
-    out.memory_max = number<std::uint64_t>(values, "memory_max");
-    out.state_max = number<std::uint64_t>(values, "state_max");
-    out.concurrency = number<std::uint32_t>(values, "concurrency");
-    out.persistence = at(values, "persistence").text;
-    out.mailbox = at(values, "mailbox").text;
-    out.body_max = number<std::uint64_t>(values, "body_max");
-    out.evict_after = millis(values, "evict_after");
+    fill_class(values, out);
 
     const Value& cpu = at(values, "cpu_limit");
     const Value& wall = at(values, "wall_limit");

@@ -109,9 +109,16 @@ void Units::refuse(Handle gateway, std::uint64_t req_id, Refusal refusal) {
     emit_reply(std::move(reply));
 }
 
+void Units::config_changed() {
+    warm_.resize(env_.config.classes.size());
+    bulk_.limit(env_.config.limits.bulk_bytes);
+    if (warm_count_ != 0) evict_next_ = env_.now;  // another time may be too long for who is idle
+    journal_.classes_changed();
+}
+
 const ClassSpec* Units::class_named(const std::string& name) const {
     for (const ClassSpec& known : env_.config.classes)
-        if (known.name == name) return &known;
+        if (known.served && known.name == name) return &known;
     return nullptr;
 }
 

@@ -22,6 +22,9 @@ class Bulk {
 public:
     explicit Bulk(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
 
+    // What is open stays open.
+    void limit(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
+
     // Why one more of this size is not taken now; empty: it is.
     [[nodiscard]] std::string no_room_for(std::uint64_t bytes) const;
 

@@ -96,6 +96,23 @@ void Core::handle(StartNode& event) {
     supervision_.start();
 }
 
+// Units name their class by its place in the list, so nothing ever leaves it.
+void Core::handle(ConfigChanged& event) {
+    env_.config.limits = event.limits;
+    auto& classes = env_.config.classes;
+    for (ClassSpec& known : classes) known.served = false;
+    for (ClassSpec& spec : event.classes) {
+        const auto at = std::find_if(classes.begin(), classes.end(), [&](const ClassSpec& known) {
+            return known.name == spec.name;
+        });
+        if (at == classes.end())
+            classes.push_back(std::move(spec));
+        else
+            *at = std::move(spec);
+    }
+    units_.config_changed();
+}
+
 void Core::on_serving(Kind kind, Handle handle) {
     if (kind == Kind::Storage) {
         store_.route(supervision_.serving_one(Kind::Storage));

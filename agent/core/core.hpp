@@ -72,6 +72,7 @@ private:
     void handle(StartNode& event);
     void handle(StopNode& event);
     void handle(BodyReleasedIn& event) { units_.body_released(event); }
+    void handle(ConfigChanged& event);
 
     // boot.cpp: the node makes itself known to the store before it holds anything.
     void boot();

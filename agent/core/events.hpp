@@ -243,6 +243,11 @@ struct ResetCommand {
     std::uint64_t command = 0;
     std::string slot;
 };
+// Other bounds and other classes hold from now on; what was admitted under the old ones goes on.
+struct ConfigChanged {
+    Limits limits;
+    std::vector<ClassSpec> classes;  // all that are served
+};
 // First: start everything. Last: finish what runs, end every plugin, storage last.
 // The wall clock as the host shows it: Unix time in ns = now + offset. Before StartNode, and whenever somebody sets the clock.
 struct ClockIs {
@@ -280,6 +285,7 @@ using Event = std::variant<Tick,
                            ResetCommand,
                            StartNode,
                            StopNode,
-                           BodyReleasedIn>;
+                           BodyReleasedIn,
+                           ConfigChanged>;
 
 }  // namespace hf::core

@@ -150,7 +150,8 @@ void Journal::offer_some() {
     while (offers_ < kOffersMax && !ready_.empty()) {
         const std::string name = std::move(ready_.front());
         ready_.pop_front();
-        const Target& target = targets_.at(name);
+        Target& target = targets_.at(name);
+        target.homeless = false;
         ++offers_;
         const bool last = target.tries + 1 >= kHandlerTriesMax;
         // A copy: the offer may end, and the item go, before this returns.
@@ -163,6 +164,7 @@ void Journal::offer_some() {
                 break;
             case Offered::NotHere:
                 --offers_;
+                target.homeless = true;
                 env_.note(NoteLevel::Warn,
                           "journal",
                           "request " + std::to_string(item.n) + " waits for actor " + name +
@@ -172,6 +174,18 @@ void Journal::offer_some() {
         }
     }
     offering_ = false;
+}
+
+void Journal::classes_changed() {
+    for (auto it = later_.begin(); it != later_.end();) {
+        if (targets_.at(it->second).homeless) {
+            ready_.push_back(std::move(it->second));
+            it = later_.erase(it);
+        } else {
+            ++it;
+        }
+    }
+    offer_some();
 }
 
 void Journal::again(const std::string& name, Time pause) {

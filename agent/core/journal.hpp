@@ -69,6 +69,8 @@ public:
     void removed(const JournalRemoved& event);
     // The offer of item `n` to `target` (class/name) is over.
     void ended(const std::string& target, std::uint64_t n, End end);
+    // Some may be deployed now that were not.
+    void classes_changed();
 
     void tick();
     [[nodiscard]] Time next_deadline() const;
@@ -88,6 +90,7 @@ private:
         std::deque<JournalItem> items;  // the front is offered, or will be
         unsigned tries = 0;             // handlers that failed on the front
         bool busy = false;              // offered, in line for it, or waiting for another try
+        bool homeless = false;          // its class was not deployed when it was offered
     };
     struct Append {
         Waiter waiter;

@@ -37,12 +37,15 @@ bool Units::hears_stop(const Unit& unit) const {
            unit.stop_deaths < kPoisonDeaths;
 }
 
+// From here on it leaves, whatever comes.
+bool Units::stop_begun(const Unit& unit) const {
+    return unit.stop_over ||
+           (unit.running && std::holds_alternative<FromStop>(unit.running->waiting.origin));
+}
+
 void Units::mark_leaving(Unit& unit, StopReason reason) {
-    const bool begun =
-        unit.stop_over ||
-        (unit.running && std::holds_alternative<FromStop>(unit.running->waiting.origin));
     const bool stays_if_needed = reason == StopReason::Passivate || reason == StopReason::Evict;
-    if (begun || (unit.leaving && stays_if_needed)) return;
+    if (stop_begun(unit) || (unit.leaving && stays_if_needed)) return;
     unit.leaving = reason;
     if (unit.stop_counted || !hears_stop(unit)) return;
     unit.stop_counted = true;

@@ -18,7 +18,7 @@ constexpr std::uint32_t kRetryAfterMs = 1000;
 
 void Units::want_place(Unit& unit) {
     if (unit.placing) return;
-    if (runtimes_.empty()) {
+    if (!any_runtime_takes()) {
         // A runtime that restarts is waited for, until the events' deadlines; one that will not come is not.
         if (supervision_.failed(Kind::Runtime))
             refuse_waiting(unit, ReplyReason::Unavailable, "no runtime is left to run the actor");
@@ -26,6 +26,12 @@ void Units::want_place(Unit& unit) {
     }
     unit.placing = true;
     placer_->ask(unit.id, unit.key, class_name(unit));
+}
+
+// A runtime that is there and stays. Those that retire have successors, which are waited for.
+bool Units::any_runtime_takes() const {
+    return std::any_of(
+        runtimes_.begin(), runtimes_.end(), [](const auto& one) { return !one.second.retiring; });
 }
 
 std::vector<Candidate> Units::offer() {
@@ -55,7 +61,7 @@ void Units::placed(UnitId id, std::optional<Handle> where, const std::string& wh
     // Nobody waits any more: a place that is not used would count as taken until the next event.
     if (unit->runtime.valid() || !unit->has_work()) return;
     if (!where) {
-        if (runtimes_.empty()) return want_place(*unit);
+        if (!any_runtime_takes()) return want_place(*unit);
         return refuse_waiting(
             *unit, ReplyReason::Unavailable, "the actor has no place: " + why_not);
     }
@@ -288,6 +294,7 @@ void Units::delivered(DeliveredIn& event) {
         go_cold(*unit, true);
         return pump(*unit);
     }
+    supervision_.answered_well(event.from);
     if (event.status == DeliverStatus::Calling) return park(*unit, std::move(*event.call));
     Mail mail = std::move(*unit->running);
     unit->running.reset();
@@ -415,13 +422,19 @@ void Units::requeue_running(Unit& unit) {
 }
 
 void Units::runtime_serving(Handle runtime) {
-    runtimes_[runtime].capacity = std::max<std::uint32_t>(1, env_.config.limits.resident_units_max);
-    std::vector<UnitId> homeless;
+    RuntimeLoad& load = runtimes_[runtime];
+    load.capacity = std::max<std::uint32_t>(1, env_.config.limits.resident_units_max);
+    // Back in charge, because its successor did not last: who had not left yet stays.
+    const bool back = std::exchange(load.retiring, false);
+    std::vector<UnitId> waiting;
     for (const auto& [id, unit] : units_) {
-        if (unit->has_work() && !unit->runtime.valid()) homeless.push_back(id);
+        const bool stays = back && unit->runtime == runtime && unit->leaving == StopReason::Move &&
+                           !stop_begun(*unit);
+        if (stays) end_leaving(*unit);
+        if (unit->has_work() && (stays || !unit->runtime.valid())) waiting.push_back(id);
     }
-    std::sort(homeless.begin(), homeless.end());  // the map's order is nobody's business
-    for (const UnitId id : homeless) {
+    std::sort(waiting.begin(), waiting.end());  // the map's order is nobody's business
+    for (const UnitId id : waiting) {
         if (Unit* unit = unit_of(id)) pump(*unit);
     }
 }

@@ -302,7 +302,9 @@ void Supervision::retire(Instance& instance) {
 
 void Supervision::retired_empty(Handle handle) {
     Instance* instance = instance_of(handle);
-    if (instance == nullptr || instance->part != Instance::Part::Retiring || instance->killed)
+    // Not ending: the swap is not decided yet, and its units may come back.
+    if (instance == nullptr || instance->part != Instance::Part::Retiring || !instance->ending ||
+        instance->killed)
         return;
     instance->end_by = std::min(instance->end_by, env_.now + kStopPatience);
     env_.emit(SendStop{handle, "swapped out"});

@@ -45,7 +45,7 @@ public:
     public:
         virtual ~Listener() = default;
         virtual void on_serving(Kind kind, Handle handle) = 0;
-        // Still alive, but no new work: a successor took its place.
+        // Still alive, but no new work: a successor took its place. on_serving takes it back.
         virtual void on_retiring(Kind kind, Handle handle) = 0;
         virtual void on_gone(const Gone& gone) = 0;
     };

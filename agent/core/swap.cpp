@@ -2,7 +2,9 @@
 //
 // Starting: candidates beside the old ones, nothing changes for anybody. SelfTest (policies): generated requests.
 // Full: one assignment per seat puts the candidate in charge while the old instance waits; the stage ends after enough
-// valid answers or its window. Any crash, stall or invalid answer puts the old one back and brands the build. Between
+// valid answers or its window. Any crash, stall or invalid answer puts the old one back and brands the build. A runtime has
+// the same stages but for the self-test: its units move over one by one while the old instances wait, and move back when
+// the new ones do not last. Its build names a table of modules, so a deploy is a swap. Between
 // SelfTest and Full a shadow and a canary stage have their place: they differ only in which answer is used.
 #include <algorithm>
 
@@ -167,7 +169,7 @@ void Supervision::candidate_ready(Slot& slot) {
     if (++slot.swap->ready < slot.swap->candidates.size() || !candidates_live(*slot.swap)) return;
     if (!is_policy(slot)) {
         go_full(slot);
-        finish_swap(slot);
+        if (slot.spec.kind != Kind::Runtime) finish_swap(slot);
         return;
     }
     slot.swap->stage = Stage::SelfTest;
@@ -273,6 +275,7 @@ void Supervision::go_full(Slot& slot) {
     swap.since = env_.now;
     swap.answers = 0;
     env_.emit(CommandProgress{swap.command, "full"});
+    std::vector<Handle> waiting;
     for (std::uint32_t i = 0; i < slot.seats.size(); ++i) {
         Instance* candidate = instance_of(swap.candidates[i]);
         HF_CHECK(candidate != nullptr, "a candidate that went away ends the swap before this");
@@ -280,11 +283,16 @@ void Supervision::go_full(Slot& slot) {
         candidate->part = Instance::Part::Main;
         slot.seats[i].main = candidate->handle;  // the route change
         slot.seats[i].start_at = kNever;
-        // Until the swap ends the old policy instance waits beside; others retire in finish_swap.
-        if (Instance* before = instance_of(old); before != nullptr)
+        // Until the swap ends the old instance of a policy or runtime waits beside; others retire in finish_swap.
+        if (Instance* before = instance_of(old); before != nullptr) {
             before->part = Instance::Part::Retiring;
+            waiting.push_back(old);
+        }
         listener_.on_serving(slot.spec.kind, candidate->handle);
     }
+    // After every successor is there: what leaves an old runtime goes to a new one, not to the next old one.
+    if (slot.spec.kind == Kind::Runtime)
+        for (const Handle old : waiting) listener_.on_retiring(slot.spec.kind, old);
     if (is_policy(slot)) send_test(slot);
 }
 

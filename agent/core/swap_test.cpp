@@ -346,3 +346,153 @@ TEST_CASE("commands_that_cannot_be_done_say_so_at_once") {
     REQUIRE(command(rig, 5) != nullptr);
     CHECK_FALSE(command(rig, 5)->ok);
 }
+
+// --- a runtime, whose swap is also what a deploy is ------------------------------------------------------------------------
+
+namespace {
+
+Build other_modules(const Rig& rig) {
+    Build build = rig.core.config().slots[2].build;
+    build.modules = "a-table-of-modules";
+    return build;
+}
+
+bool told_to_stop(const Rig& rig, Handle handle) {
+    for (const auto& [at, stop] : rig.all<SendStop>()) {
+        if (stop.to == handle) return true;
+    }
+    return false;
+}
+
+Handle ran_last_on(const Rig& rig) {
+    const auto all = rig.all<Deliver>();
+    return all.empty() ? Handle{} : all.back().second.to;
+}
+
+}  // namespace
+
+TEST_CASE("units_move_to_new_modules_while_the_old_instance_waits_until_they_have_lasted") {
+    Rig rig;
+    const Handle old = rig.serving(Kind::Runtime);
+    REQUIRE(rig.reply(rig.ask("a", rig.now + 20 * kSecond)) != nullptr);
+    CHECK(ran_last_on(rig) == old);
+    rig.feed(SwapCommand{1, "runtime", other_modules(rig)});
+    const Handle fresh = rig.serving(Kind::Runtime);
+    REQUIRE(fresh != old);
+    CHECK(command(rig, 1) == nullptr);
+    const auto id = rig.ask("a", rig.now + 20 * kSecond);
+    REQUIRE(rig.reply(id) != nullptr);
+    CHECK(rig.reply(id)->reason == ReplyReason::Ok);
+    CHECK(ran_last_on(rig) == fresh);
+    CHECK_FALSE(told_to_stop(rig, old));
+    CHECK(rig.core.supervision().find(old) != nullptr);
+    rig.run_for(2 * kSecond);
+    REQUIRE(command(rig, 1) != nullptr);
+    CHECK(command(rig, 1)->ok);
+    CHECK(told_to_stop(rig, old));
+    CHECK(rig.core.supervision().slots()[2].current.modules == "a-table-of-modules");
+    // The same binary under its own name is another build with other modules.
+    rig.feed(RollbackCommand{2, "runtime"});
+    rig.run_for(2 * kSecond);
+    REQUIRE(command(rig, 2) != nullptr);
+    CHECK(command(rig, 2)->ok);
+    CHECK(rig.core.supervision().slots()[2].current.modules.empty());
+}
+
+TEST_CASE("enough_answers_of_the_new_modules_end_the_swap_before_its_window") {
+    Rig rig;
+    rig.feed(SwapCommand{1, "runtime", other_modules(rig)});
+    for (int i = 0; i < 64; ++i) {
+        CHECK(command(rig, 1) == nullptr);
+        rig.ask("a" + std::to_string(i), rig.now + 20 * kSecond);
+    }
+    REQUIRE(command(rig, 1) != nullptr);
+    CHECK(command(rig, 1)->ok);
+}
+
+TEST_CASE("a_new_runtime_that_dies_at_its_first_activation_gives_the_units_back") {
+    for (const bool by_fault : {true, false}) {
+        CAPTURE(by_fault);
+        Rig rig;
+        const Handle old = rig.serving(Kind::Runtime);
+        rig.ask("a", rig.now + 20 * kSecond);
+        const std::uint64_t before = rig.last("drain").generation;
+        rig.hook = [&](const Action& action) {
+            const auto* activate = std::get_if<Activate>(&action);
+            if (activate == nullptr || activate->to.generation <= before) return false;
+            rig.die(activate->to, by_fault, by_fault ? activate->op : 0);
+            return true;
+        };
+        rig.feed(SwapCommand{1, "runtime", other_modules(rig)});
+        const auto id = rig.ask("a", rig.now + 20 * kSecond);
+        REQUIRE(command(rig, 1) != nullptr);
+        CHECK_FALSE(command(rig, 1)->ok);
+        CHECK(rig.serving(Kind::Runtime) == old);
+        REQUIRE(rig.reply(id) != nullptr);
+        CHECK(rig.reply(id)->reason == ReplyReason::Ok);
+        CHECK(ran_last_on(rig) == old);
+        const auto other = rig.ask("b", rig.now + 20 * kSecond);
+        REQUIRE(rig.reply(other) != nullptr);
+        CHECK(rig.reply(other)->reason == ReplyReason::Ok);
+        CHECK_FALSE(told_to_stop(rig, old));
+        CHECK(rig.core.supervision().bad_builds().size() == (by_fault ? 1U : 0U));
+    }
+}
+
+TEST_CASE("modules_that_a_new_runtime_refuses_change_nothing_and_brand_nothing") {
+    Rig rig;
+    const Handle old = rig.serving(Kind::Runtime);
+    const std::uint64_t before = rig.last("drain").generation;
+    rig.hook = [&](const Action& action) {
+        const auto* configure = std::get_if<Configure>(&action);
+        if (configure == nullptr || configure->to.generation <= before) return false;
+        rig.feed(ReadyIn{configure->to, false, "class counter: too large"});
+        return true;
+    };
+    rig.feed(SwapCommand{1, "runtime", other_modules(rig)});
+    REQUIRE(command(rig, 1) != nullptr);
+    CHECK_FALSE(command(rig, 1)->ok);
+    CHECK(command(rig, 1)->text.find("class counter: too large") != std::string::npos);
+    CHECK(rig.serving(Kind::Runtime) == old);
+    CHECK(rig.core.supervision().bad_builds().empty());
+    CHECK_FALSE(told_to_stop(rig, old));
+}
+
+TEST_CASE("a_class_is_served_from_the_change_that_names_it_to_the_one_that_does_not") {
+    Rig rig;
+    const auto ask = [&](const std::string& class_name) {
+        RequestIn request;
+        request.from = rig.serving(Kind::Gateway);
+        request.req_id = 1000 + rig.done.size();
+        request.class_name = class_name;
+        request.name = "a";
+        request.deadline = rig.now + 20 * kSecond;
+        const auto id = request.req_id;
+        rig.feed(std::move(request));
+        REQUIRE(rig.reply(id) != nullptr);
+        return rig.reply(id)->reason;
+    };
+    const Limits limits = rig.core.config().limits;
+    CHECK(ask("second") == ReplyReason::UnknownClass);
+    rig.feed(ConfigChanged{limits, {{"second", kSecond, 1024}, {"counter", kSecond, 1024}}});
+    CHECK(ask("second") == ReplyReason::Ok);
+    CHECK(ask("counter") == ReplyReason::Ok);
+    rig.feed(ConfigChanged{limits, {{"counter", kSecond, 1024}}});
+    CHECK(ask("second") == ReplyReason::UnknownClass);
+    CHECK(ask("counter") == ReplyReason::Ok);
+}
+
+TEST_CASE("other_limits_hold_from_the_change_on") {
+    Rig rig;
+    rig.hook = [](const Action& action) { return std::holds_alternative<Deliver>(action); };
+    const auto first = rig.ask("a", rig.now + 20 * kSecond);
+    rig.ask("a", rig.now + 20 * kSecond);
+    CHECK(rig.reply(first) == nullptr);
+    Limits limits = rig.core.config().limits;
+    limits.mailbox_events = 1;
+    rig.feed(ConfigChanged{limits, rig.core.config().classes});
+    const auto third = rig.ask("a", rig.now + 20 * kSecond);
+    REQUIRE(rig.reply(third) != nullptr);
+    CHECK(rig.reply(third)->reason == ReplyReason::Busy);
+    CHECK(rig.reply(first) == nullptr);
+}

@@ -30,6 +30,7 @@ std::string Build::identity() const {
     std::sort(sorted.begin(), sorted.end());
     std::string out = binary_hash + "|" + policy;
     for (const auto& [key, value] : sorted) out.append("|").append(key).append("=").append(value);
+    if (!modules.empty()) out += "|modules " + modules;
     return out;
 }
 
@@ -49,6 +50,8 @@ std::string Build::described() const {
         if (list.size() > kSettingsShown) list = list.substr(0, kSettingsShown) + " ...";
         out += list.empty() ? ", no settings" : list;
     }
+    constexpr std::size_t kTableDigits = 8;
+    if (!modules.empty()) out += ", modules " + modules.substr(0, kTableDigits);
     return out + ")";
 }
 

@@ -33,6 +33,8 @@ struct Build {
     std::string binary_hash;
     std::string policy;  // empty for kinds without policies
     std::vector<std::pair<std::string, std::string>> settings;
+    // A runtime's: names the table of classes and modules it is configured with; empty: the one the node started with.
+    std::string modules = {};
     // (binary hash, kind, policy, configuration): two builds with the same identity are the same build.
     [[nodiscard]] std::string identity() const;
     [[nodiscard]] std::string label() const { return policy.empty() ? use : use + "/" + policy; }
@@ -71,6 +73,7 @@ struct ClassSpec {
     Mailbox mailbox = Mailbox::Durable;
     std::uint64_t body_bytes_max = 48 * 1024;  // of a request and of its answer
     std::int64_t evict_after = 600 * kSecond;  // without an event: out of the runtime's memory
+    bool served = true;  // false: it was taken away; its place in the list stays
 };
 
 // Every bound of the core, with its default. The configuration room fills it from agent.toml.

@@ -62,6 +62,9 @@ public:
         return accepted_ == 0 && unsettled_ == 0 && journal_.quiet();
     }
 
+    // Limits or classes are others now.
+    void config_changed();
+
     void request(const RequestIn& request);
     void journal_loaded(JournalLoaded& event) { journal_.loaded(std::move(event)); }
     void journal_appended(const JournalAppended& event) { journal_.appended(event); }
@@ -220,6 +223,7 @@ private:
     void send_activation(Unit& unit);
 
     // run.cpp
+    [[nodiscard]] bool any_runtime_takes() const;
     void want_place(Unit& unit);
     void queue_for_runtime(Unit& unit);
     void feed(Handle runtime);
@@ -250,6 +254,7 @@ private:
     void go_cold(Unit& unit, bool tell_runtime);
     [[nodiscard]] bool pausing(const Unit& unit) const;
     [[nodiscard]] bool hears_stop(const Unit& unit) const;
+    [[nodiscard]] bool stop_begun(const Unit& unit) const;
     void mark_leaving(Unit& unit, StopReason reason);
     void ask_to_leave(Unit& unit, StopReason reason);
     void end_leaving(Unit& unit);

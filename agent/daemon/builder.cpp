@@ -1,11 +1,14 @@
-// Modules are built, or found built, before the first runtime starts (part of Daemon). The compiler runs in a jail of its
-// own with time and memory limits, sees one module and the cache, and answers one line of JSON.
+// Modules are judged and compiled, or found compiled (part of Daemon). The compiler runs in a jail of its own with time and
+// memory limits, one at a time; it sees a copy of one module, the cache read-only and an empty directory, and answers one
+// line of JSON. What it answers and leaves is an allegation: agent/modules says which of it is used.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "abi/base/check.hpp"
 #include "agent/daemon/daemon.hpp"
 #include "agent/log/log.hpp"
 
@@ -25,28 +28,104 @@ constexpr std::uint32_t kBuilderPids = 64;  // gcc, cc1, as, collect2, ld, one a
 constexpr std::size_t kAnswerBytesMax = 64 * 1024;
 }  // namespace
 
+// What a start serves: agent.toml's classes, each with what was deployed since if that is newer, and deployed ones besides.
+Result<void> Daemon::choose_modules() {
+    HF_ASSIGN(const modules::MacKey key, module_key(paths_));
+    cache_ = std::make_unique<modules::Cache>(paths_.modules(), key);
+    HF_TRY(cache_->open());
+    std::string note;
+    HF_TRY(deployments_.load(note));
+    if (!note.empty()) log::warn("daemon", "what was deployed is forgotten", {{"why", note}});
+    std::set<std::string> names;
+    for (const auto& [name, wasm] : config_.classes) {
+        names.insert(name);
+        auto taken = cache_->take(wasm.module);
+        if (!taken) return fail(taken.error().code, "class " + name + ": " + taken.error().message);
+        file_wasm_[name] = *taken;
+    }
+    for (const auto& [name, deployment] : deployments_.all()) names.insert(name);
+    bool changed = false;
+    for (const std::string& name : names) {
+        const auto file = file_wasm_.find(name);
+        const std::string file_now = file == file_wasm_.end() ? "" : file->second;
+        bool overtaken = false;
+        const std::string chosen = deployments_.choose(name, file_now, overtaken);
+        changed = changed || overtaken;
+        if (overtaken)
+            log::warn("daemon",
+                      "agent.toml names another module than when one was deployed; the file holds",
+                      {{"class", name}});
+        if (chosen.empty()) continue;
+        if (chosen != file_now) {
+            if (auto good = cache_->check_copy(chosen); !good)
+                return fail(good.error().code,
+                            "class " + name +
+                                " was deployed, and its module is lost: " + good.error().message +
+                                "; move " + paths_.state("deployed.json").string() +
+                                " away to serve what agent.toml says");
+        }
+        to_build_.emplace_back(name, chosen);
+    }
+    return changed ? deployments_.save() : Result<void>();
+}
+
+std::string Daemon::module_shown(const std::string& class_name, const std::string& wasm) const {
+    const Deployment* deployed = deployments_.of(class_name);
+    if (deployed != nullptr && deployed->wasm == wasm && !deployed->source.empty())
+        return deployed->source;
+    const auto file = config_.classes.find(class_name);
+    const auto named = file_wasm_.find(class_name);
+    const bool of_file =
+        file != config_.classes.end() && named != file_wasm_.end() && named->second == wasm;
+    return of_file ? file->second.module.string() : wasm;
+}
+
 void Daemon::build_next_module() {
-    if (modules_.size() == to_build_.size()) {
-        builder_.reset();
+    ModuleTable& table = tables_[""];
+    if (table.size() == to_build_.size()) {
+        started_serving_ = true;
+        noted_ = table;
+        trim_modules();
         tell_clock();
         step(journal_->take_content());
+        step(core::ConfigChanged{core_limits(config_), class_specs(config_)});
         step(core::StartNode{});
         return;
     }
-    const config::ClassConfig& wasm = *to_build_[modules_.size()];
+    // In the order of names, as the table is.
+    const auto& [name, wasm] = to_build_[table.size()];
+    const std::string shown = module_shown(name, wasm);
+    start_build({name, wasm, shown, [this, name = name, shown](Result<modules::Entry> entry) {
+                     if (!entry) {
+                         log::error("builder",
+                                    "class " + name + ": module " + shown +
+                                        " is not used: " + entry.error().message);
+                         return finish(1);
+                     }
+                     tables_[""][name] = *entry;
+                     build_next_module();
+                 }});
+}
+
+void Daemon::start_build(BuildJob job) {
+    HF_CHECK(!building_, "one module is built at a time");
     std::array<int, 2> pipe{};
-    if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
-        log::error("builder", "no pipe for the builder's answer");
-        return finish(1);
-    }
+    if (::pipe2(pipe.data(), O_CLOEXEC) != 0)
+        return job.done(fail_errno(errno, "no pipe for the builder's answer"));
     builder_output_.reset(pipe[0]);
     process::SpawnSpec spec;
-    spec.name = "builder/" + wasm.name;
+    spec.standard_output.reset(pipe[1]);
+    const auto staging = cache_->fresh_staging();
+    if (!staging) return job.done(staging.error());
+    const auto view = cache_->view(job.wasm_sha256);
+    if (!view) return job.done(view.error());
+    spec.name = "builder/" + job.class_name;
     spec.profile = "builder";
     spec.binary = paths_.builder();
-    spec.args = {"--module", "/in/module.wasm", "--cache", "/cache"};
-    spec.binds = {{wasm.module.string(), "/in/module.wasm", false, false},
-                  {paths_.modules().string(), "/cache", true, true}};
+    spec.args = {"--module", "/in/module.wasm", "--cache", "/cache", "--out", "/out"};
+    spec.binds = {{cache_->copy(job.wasm_sha256).string(), "/in/module.wasm", false, false},
+                  {view->string(), "/cache", false, false},
+                  {staging->string(), "/out", true, true}};
     spec.uid_index = kBuilderUid;
     spec.scratch = true;
     spec.wall_ms = kBuilderWallMs;
@@ -55,48 +134,58 @@ void Daemon::build_next_module() {
     spec.file_bytes = kBuilderFileBytes;
     spec.memory_bytes = kBuilderMemoryBytes;
     spec.pids = kBuilderPids;
-    spec.standard_output.reset(pipe[1]);
-    log::info("builder", "building", {{"class", wasm.name}, {"module", wasm.module.string()}});
+    log::info("builder", "building", {{"class", job.class_name}, {"module", job.shown}});
     auto process = spawner_->spawn(
-        std::move(spec), [this](const process::ExitReport& report) { module_built(report); });
-    if (!process) {
-        log::error(
-            "builder", "the builder could not be started", {{"why", process.error().message}});
-        return finish(1);
-    }
+        std::move(spec), [this](const process::ExitReport& report) { build_ended(report); });
+    if (!process)
+        return job.done(fail(Code::Unavailable,
+                             "the builder could not be started: " + process.error().message));
+    building_ = std::move(job);
     builder_ = std::move(process).value();
 }
 
-void Daemon::module_built(const process::ExitReport& report) {
-    const config::ClassConfig& wasm = *to_build_[modules_.size()];
+void Daemon::build_ended(const process::ExitReport& report) {
+    BuildJob job = std::move(*building_);
+    building_.reset();
     std::string answer(kAnswerBytesMax, '\0');
     const ssize_t got = ::read(builder_output_.get(), answer.data(), answer.size());
     answer.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     builder_output_.reset();
-    const auto refuse = [&](std::string why) {
+    if (finished_) return;
+    if (report.signal != 0 || report.exit_code != 0) {
+        std::string why = report.stderr_tail.empty() ? report.summary() : report.stderr_tail;
         while (why.ends_with('\n')) why.pop_back();
-        log::error(
-            "builder",
-            "class " + wasm.name + ": module " + wasm.module.string() + " is not used: " + why);
-        finish(1);
-    };
-    if (report.signal != 0 || report.exit_code != 0)
-        return refuse(report.stderr_tail.empty() ? report.summary() : report.stderr_tail);
+        return job.done(fail(Code::Refused, why));
+    }
     const auto document = nlohmann::json::parse(answer, nullptr, false);
-    if (!document.is_object() || !document.value("key", nlohmann::json()).is_string())
-        return refuse("the builder answered something that is no object with a key");
-    BuiltModule module;
-    module.class_name = wasm.name;
-    module.key = document["key"].get<std::string>();
-    module.file = "/modules/" + module.key + ".so";
-    log::info("builder",
-              "built",
-              {{"class", wasm.name},
-               {"key", module.key},
-               {"cached", document.value("cached", false)},
-               {"millis", document.value("millis", 0)}});
-    modules_.push_back(std::move(module));
-    build_next_module();
+    const auto said = [&](const char* key) {
+        const auto found = document.is_object() ? document.find(key) : document.end();
+        return document.is_object() && found != document.end() ? *found : nlohmann::json();
+    };
+    const std::string key = said("key").is_string() ? said("key").get<std::string>() : "";
+    if (!modules::is_sha256(key))
+        return job.done(
+            fail(Code::Corrupt, "the builder answered something that is no object with a key"));
+    const bool cached = said("cached") == true;
+    auto entry = cached ? cache_->find(key, job.wasm_sha256) : cache_->adopt(key, job.wasm_sha256);
+    if (!entry && cached && !job.again) {
+        log::warn("builder",
+                  "a compiled module is set aside and built anew",
+                  {{"class", job.class_name}, {"why", entry.error().message}});
+        cache_->set_aside(key, job.wasm_sha256);
+        job.again = true;
+        return start_build(std::move(job));
+    }
+    if (entry)
+        log::info("builder",
+                  "built",
+                  {{"class", job.class_name},
+                   {"key", key},
+                   {"cached", cached},
+                   {"millis",
+                    said("millis").is_number_unsigned() ? said("millis").get<std::uint64_t>()
+                                                        : std::uint64_t{0}}});
+    job.done(std::move(entry));
 }
 
 }  // namespace hf::daemon

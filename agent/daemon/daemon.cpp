@@ -75,6 +75,7 @@ Daemon::Daemon(config::Config config, Paths paths, control::DataLock lock)
       lock_(std::move(lock)),
       builds_(paths_.builds()),
       running_(paths_.state("instances")),
+      deployments_(paths_.state("deployed.json")),
       started_(monotonic_ns()) {
     HF_CHECK(uv_loop_init(&loop_) == 0, "a loop can always be made");
 }
@@ -90,12 +91,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(config::Config config) {
 }
 
 Result<void> Daemon::prepare() {
-    log::Options options;
-    options.level = static_cast<log::Level>(config_.log.level);
-    options.file = paths_.data / "log" / "holdfastd.log";
-    options.file_bytes_max = config_.log.file_bytes_max;
-    options.files = config_.log.files;
-    HF_TRY(log::init(options));
+    HF_TRY(log::init(log_options(config_, paths_)));
 
     // Only with the data directory locked: what an earlier incarnation left must be gone before the store is touched.
     HF_ASSIGN(const process::LeftoverReport leftovers,
@@ -152,8 +148,9 @@ Result<void> Daemon::prepare() {
             begin_stop(number == SIGINT ? "interrupted" : "terminated");
         }));
     }
-    for (const auto& [name, wasm] : config_.classes) to_build_.push_back(&wasm);
-    return {};
+    signals_.push_back(
+        std::make_unique<loop::Signal>(&loop_, SIGHUP, [this] { reload(std::nullopt); }));
+    return choose_modules();
 }
 
 Daemon::~Daemon() {
@@ -305,8 +302,9 @@ void Daemon::act(core::Action& action) {
             [this](core::JournalBury& a) { journal_->write(std::move(a)); },
             [this](const core::CommandDone& a) { command_done(a); },
             [this](const core::CommandProgress& a) {
-                if (const auto it = commands_.find(a.command); it != commands_.end())
-                    it->second.responder.progress(a.text);
+                const auto it = commands_.find(a.command);
+                if (it != commands_.end() && it->second.responder)
+                    it->second.responder->progress(a.text);
             },
             [this](const core::RememberBadBuilds& a) {
                 nlohmann::json document = nlohmann::json::object();
@@ -367,7 +365,7 @@ bool Daemon::drain(Link& link) {
 void Daemon::announce() {
     announced_ = true;
     std::string first_class;
-    if (!config_.classes.empty()) first_class = config_.classes.begin()->first;
+    if (!served().empty()) first_class = served().begin()->first;
     std::ofstream address(paths_.address_file());
     address << (listeners_.empty() ? "" : listeners_.front().address) << "\n" << std::flush;
     if (!address)

@@ -7,9 +7,12 @@
 
 #include <uv.h>
 
+#include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,9 +22,12 @@
 #include "agent/control/data_lock.hpp"
 #include "agent/core/core.hpp"
 #include "agent/daemon/builds.hpp"
+#include "agent/daemon/deployments.hpp"
 #include "agent/daemon/setup.hpp"
+#include "agent/log/log.hpp"
 #include "agent/loop/loop.hpp"
 #include "agent/metrics/metrics.hpp"
+#include "agent/modules/cache.hpp"
 #include "agent/port/channel.hpp"
 #include "agent/process/leftovers.hpp"
 #include "agent/process/spawner.hpp"
@@ -61,9 +67,48 @@ private:
     Daemon(config::Config config, Paths paths, control::DataLock lock);
     Result<void> prepare();
 
+    // One module for the jailed builder; `done` hears of it once, at once when the builder could not be started.
+    struct BuildJob {
+        std::string class_name;
+        std::string wasm_sha256;  // its bytes lie in the cache
+        std::string shown;        // where they come from, for people
+        std::function<void(Result<modules::Entry>)> done;
+        bool again = false;  // what the cache had was not ours and was set aside
+    };
+
     // builder.cpp
+    Result<void> choose_modules();
     void build_next_module();
-    void module_built(const process::ExitReport& report);
+    void start_build(BuildJob job);
+    void build_ended(const process::ExitReport& report);
+    [[nodiscard]] std::string module_shown(const std::string& class_name,
+                                           const std::string& wasm) const;
+
+    // deploy.cpp
+    void deploy(const nlohmann::json& request, const control::Responder& responder);
+    void deploy_module(const std::string& wasm);
+    void deploy_table(ModuleTable table);
+    void deploy_ended(bool ok, const std::string& text);
+    // Swaps the runtime to another table of modules, or to the same with other limits; `done` hears how it ended.
+    void swap_modules(ModuleTable table,
+                      std::optional<control::Responder> responder,
+                      std::function<void(const core::CommandDone&)> done);
+    [[nodiscard]] const core::Build* runtime_build() const;
+    [[nodiscard]] const ModuleTable& table_named(const std::string& id) const;
+    [[nodiscard]] const ModuleTable& served() const;
+    [[nodiscard]] Result<void> note_modules();
+    void trim_modules();
+    [[nodiscard]] const std::string* why_busy() const;
+    [[nodiscard]] static config::ClassConfig class_in(const config::Config& config,
+                                                      const std::string& name);
+    [[nodiscard]] std::vector<core::ClassSpec> class_specs(const config::Config& config) const;
+    [[nodiscard]] nlohmann::json classes_json() const;
+
+    // reload.cpp
+    void reload(std::optional<control::Responder> responder);
+    void reload_ended(bool ok, const std::string& text);
+    void apply_reload();
+    [[nodiscard]] static log::Options log_options(const config::Config& config, const Paths& paths);
 
     // links.cpp
     void spawn(const core::Spawn& action);
@@ -134,8 +179,10 @@ private:
     std::vector<std::uint64_t> turn_;  // generations to be drained in one round
     bool stepping_ = false;
     struct Command {
-        control::Responder responder;
+        std::optional<control::Responder> responder;
         std::string slot;
+        // For a command of our own: hears of the end in place of the responder.
+        std::function<void(const core::CommandDone&)> done = {};
     };
     std::map<std::uint64_t, Command> commands_;
     std::uint64_t last_command_ = 0;
@@ -147,11 +194,41 @@ private:
     std::map<std::string, LastExit> last_exit_;  // by slot/seat
     metrics::Registry registry_;
 
-    // The modules to build before anything starts, and those built.
-    std::vector<const config::ClassConfig*> to_build_;
-    std::vector<BuiltModule> modules_;
+    // Modules. A runtime's build names one of the tables; "" is the one of this start.
+    std::unique_ptr<modules::Cache> cache_;
+    Deployments deployments_;
+    std::map<std::string, std::string> file_wasm_;  // by class: sha256 of what agent.toml names
+    std::vector<std::pair<std::string, std::string>> to_build_;  // class and sha256, at the start
+    std::map<std::string, ModuleTable> tables_;
+    ModuleTable noted_;  // what runs as far as deployments_ knows
+    std::optional<BuildJob> building_;
     std::unique_ptr<process::Process> builder_;
     UniqueFd builder_output_;
+    bool started_serving_ = false;  // every module of the start is built
+    // One deploy or reload at a time.
+    struct Deploy {
+        control::Responder responder;
+        std::string class_name;
+        std::string before;  // sha256 of what the class ran; empty: there was no such class
+        std::string after;   // and of what it is to run; empty: it is taken away
+        std::string source;
+        bool reset = false;
+        core::Time since = 0;
+    };
+    std::optional<Deploy> deploy_;
+    struct Reload {
+        std::optional<control::Responder> responder;
+        config::Config config;
+        std::vector<std::array<std::string, 3>> changed;  // key, old, new
+        std::string table;  // the runtime's table under the new limits; empty: they stay
+    };
+    std::optional<Reload> reload_;
+    struct LastReload {
+        bool ok = false;
+        std::string text;
+        core::Time at = 0;
+    };
+    std::optional<LastReload> last_reload_;
 
     bool announced_ = false;
     bool stop_asked_ = false;

@@ -194,15 +194,23 @@ void Daemon::configure(Link& link) {
     }
     std::vector<flatbuffers::Offset<abi::Module>> modules;
     if (link.kind == core::Kind::Runtime) {
-        for (const BuiltModule& module : modules_) {
-            const config::ClassConfig& wasm = config_.classes.at(module.class_name);
+        // What an operator deploys must load; a class that was served before takes only itself down.
+        const bool candidate = link.build.modules != runtime_build()->modules;
+        const bool relimited =
+            reload_ && !reload_->table.empty() && link.build.modules == reload_->table;
+        for (const auto& [class_name, entry] : table_named(link.build.modules)) {
+            const config::ClassConfig wasm =
+                class_in(relimited ? reload_->config : config_, class_name);
             constexpr std::uint64_t kPage = 65536;
-            const auto name = fbb.CreateString(module.class_name);
-            const auto file = fbb.CreateString(module.file);
-            const auto hash = fbb.CreateString(module.key);
+            const auto name = fbb.CreateString(class_name);
+            const auto file = fbb.CreateString("/modules/" + entry.file());
+            const auto hash = fbb.CreateString(entry.key);
+            const auto vouched = fbb.CreateString(entry.meta_sha256);
             const auto us = [](config::Millis millis) {
                 return static_cast<std::uint32_t>(millis.count() * 1000);
             };
+            const bool fresh = candidate && (!noted_.contains(class_name) || relimited ||
+                                             !(noted_.at(class_name) == entry));
             modules.push_back(abi::CreateModule(fbb,
                                                 name,
                                                 file,
@@ -211,7 +219,9 @@ void Daemon::configure(Link& link) {
                                                 static_cast<std::uint32_t>(wasm.memory_max / kPage),
                                                 us(wasm.cpu_limit),
                                                 us(wasm.wall_limit),
-                                                wasm.body_max));
+                                                wasm.body_max,
+                                                vouched,
+                                                fresh));
         }
     }
     const auto policy = fbb.CreateString(link.build.policy);

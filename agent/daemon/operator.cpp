@@ -14,6 +14,7 @@ constexpr std::size_t kActorsPageMax = 1000;
 // A policy is named by a word; the name stands in sentences and in the memory of bad builds.
 constexpr std::size_t kPolicyBytesMax = 64;
 constexpr std::size_t kNameBytesShown = 64;  // the longest name of a class
+constexpr std::size_t kHashShown = 12;  // of a module's sha256: tells the versions of a class apart
 
 std::string text_of(const json& request, const char* key) {
     const auto it = request.find(key);
@@ -98,10 +99,9 @@ void Daemon::register_operations() {
                  [this](const json&, const control::Responder& r) { r.done(plugins_json()); });
     control_->on("actors", [this](const json& request, const control::Responder& r) {
         const std::string wanted = text_of(request, "class");
-        if (wanted.empty() || config_.classes.contains(wanted)) return r.done(actors_json(request));
+        if (wanted.empty() || served().contains(wanted)) return r.done(actors_json(request));
         std::string known;
-        for (const auto& [name, wasm] : config_.classes)
-            known += (known.empty() ? "" : ", ") + name;
+        for (const auto& [name, entry] : served()) known += (known.empty() ? "" : ", ") + name;
         r.fail(fail(Code::NotFound,
                     "class '" + wanted.substr(0, kNameBytesShown) +
                         "' is not deployed on this node; there is " +
@@ -114,6 +114,9 @@ void Daemon::register_operations() {
     control_->on("config-show", [this](const json&, const control::Responder& r) {
         r.done(json::parse(config::show_json(config_)));
     });
+    control_->on("config-reload", [this](const json&, const control::Responder& r) { reload(r); });
+    control_->on("deploy",
+                 [this](const json& request, const control::Responder& r) { deploy(request, r); });
     control_->on("swap",
                  [this](const json& request, const control::Responder& r) { swap(request, r); });
     control_->on("rollback", [this](const json& request, const control::Responder& r) {
@@ -186,18 +189,25 @@ void Daemon::swap(const json& request, const control::Responder& responder) {
 void Daemon::command_done(const core::CommandDone& action) {
     const auto it = commands_.find(action.command);
     if (it == commands_.end()) return;
-    if (action.ok) {
+    const Command command = std::move(it->second);
+    commands_.erase(it);
+    if (command.done) {
+        command.done(action);
+    } else if (action.ok) {
         json result = {{"text", action.text}};
         for (const auto& slot : core_->supervision().slots()) {
-            if (slot.spec.name != it->second.slot) continue;
+            if (slot.spec.name != command.slot) continue;
             result["plugin"] = slot.spec.name;
             result.update(build_json(slot.current));
         }
-        it->second.responder.done(result);
+        // A roll-back of the runtime may take a deploy back.
+        if (auto noted = note_modules(); !noted)
+            command.responder->fail(noted.error());
+        else
+            command.responder->done(result);
     } else {
-        it->second.responder.fail(fail(Code::Refused, action.text));
+        command.responder->fail(fail(Code::Refused, action.text));
     }
-    commands_.erase(it);
     forget_unused_builds();
 }
 
@@ -244,6 +254,11 @@ json Daemon::status_json() const {
                 walls.push_back(sentence);
         }
     }
+    json loaded = {{"file", config_.file.string()}};
+    if (last_reload_)
+        loaded["last_reload"] = {{"ok", last_reload_->ok},
+                                 {"text", last_reload_->text},
+                                 {"ago_ms", (monotonic_ns() - last_reload_->at) / core::kMs}};
     json listen = json::array();
     for (const Listener& listener : listeners_) listen.push_back(listener.address);
     return {{"node", config_.node.id},
@@ -258,6 +273,8 @@ json Daemon::status_json() const {
             {"listen", listen},
             {"policies", policies},
             {"control_groups", spawner_->cgroups_in_force()},
+            {"config", loaded},
+            {"classes", classes_json()},
             {"missing_walls", walls},
             {"accepted", stats.accepted},
             {"answered", stats.answered},
@@ -364,6 +381,7 @@ json Daemon::plugins_json() const {
                     {"bad_builds", bad},
                     {"instances", instances}};
         row.update(build_json(slot.current));
+        if (slot.spec.kind == core::Kind::Runtime) row["classes"] = classes_json();
         if (slot.swap)
             row["swap"] = {{"to", slot.swap->build.label()}, {"answers", slot.swap->answers}};
         rows.push_back(std::move(row));
@@ -398,6 +416,10 @@ json Daemon::actors_json(const json& request) const {
     for (std::size_t i = 0; i < shown; ++i) {
         const core::Unit& unit = *units[i];
         const auto* instance = core_->supervision().find(unit.runtime);
+        // Where it lives, else where it would: during a deploy both versions run.
+        const ModuleTable& table =
+            instance == nullptr ? served() : table_named(instance->build.modules);
+        const auto module = table.find(core_->units().class_name(unit));
         rows.push_back(
             {{"unit", unit.key},
              {"class", core_->units().class_name(unit)},
@@ -407,6 +429,9 @@ json Daemon::actors_json(const json& request) const {
              {"state",
               unit.hold == core::Hold::Serving ? core::memory_name(unit.memory)
                                                : core::hold_name(unit.hold)},
+             {"module",
+              module == table.end() ? json(nullptr)
+                                    : json(module->second.wasm_sha256.substr(0, kHashShown))},
              {"epoch", unit.epoch},
              {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},
              {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},

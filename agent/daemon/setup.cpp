@@ -17,6 +17,7 @@
 
 #include "abi/base/unique_fd.hpp"
 #include "agent/control/state_file.hpp"
+#include "agent/log/log.hpp"
 
 namespace hf::daemon {
 
@@ -156,6 +157,42 @@ std::filesystem::path store_dir(const config::Config& config) {
     return std::filesystem::path(storage->setting("path"));
 }
 
+core::Limits core_limits(const config::Config& config) {
+    core::Limits limits;
+    limits.mailbox_events = config.limits.mailbox_events;
+    limits.mailbox_bytes = config.limits.mailbox_bytes;
+    limits.accepted_events = config.limits.accepted_events;
+    limits.accepted_bytes = config.limits.accepted_bytes;
+    limits.units_max = config.limits.units_max;
+    limits.journal_events = config.limits.journal_events;
+    limits.journal_bytes = config.limits.journal_bytes;
+    limits.journal_events_per_actor = config.limits.journal_events_per_actor;
+    limits.bulk_bytes = config.limits.bulk_bytes;
+    limits.run_ahead_events = config.limits.run_ahead_events;
+    limits.run_ahead_bytes = config.limits.run_ahead_bytes;
+    limits.checkpoint_entries = config.limits.checkpoint_entries;
+    limits.checkpoint_bytes = config.limits.checkpoint_bytes;
+    limits.hold_idle = ns(config.limits.hold_idle);
+    limits.ready_timeout = ns(config.limits.ready_timeout);
+    limits.shed_deadline = ns(config.limits.shed_deadline);
+    limits.stall_grace = ns(config.limits.stall_grace);
+    limits.place_deadline = ns(config.limits.place_deadline);
+    limits.swap_answers = config.swap.answers;
+    limits.swap_window = ns(config.swap.window);
+    // Other runtimes say themselves when they are full.
+    const config::PluginConfig* runtime = config.plugin(config::Slot::Runtime);
+    if (runtime != nullptr && runtime->use == "runtime-wasm")
+        limits.resident_units_max = static_cast<std::uint32_t>(
+            std::stoul(std::string(runtime->setting("resident_units_max"))));
+    if (const auto* placement = config.plugin(config::Slot::Placement); placement != nullptr) {
+        limits.place_required = placement->required;
+        if (placement->deadline.count() != 0) limits.place_deadline = ns(placement->deadline);
+    }
+    // Slow is not dead: well above the deadline, whoever set it.
+    limits.policy_stall = std::max(limits.policy_stall, 10 * limits.place_deadline);
+    return limits;
+}
+
 Result<core::Config> core_config(const config::Config& config,
                                  const Paths& paths,
                                  const Builds& builds,
@@ -175,58 +212,42 @@ Result<core::Config> core_config(const config::Config& config,
     out.seed_hi = random_word();
     out.seed_lo = random_word();
 
-    core::Limits& limits = out.limits;
-    limits.mailbox_events = config.limits.mailbox_events;
-    limits.mailbox_bytes = config.limits.mailbox_bytes;
-    limits.accepted_events = config.limits.accepted_events;
-    limits.accepted_bytes = config.limits.accepted_bytes;
-    limits.units_max = config.limits.units_max;
-    limits.journal_events = config.limits.journal_events;
-    limits.journal_bytes = config.limits.journal_bytes;
-    limits.journal_events_per_actor = config.limits.journal_events_per_actor;
-    limits.run_ahead_events = config.limits.run_ahead_events;
-    limits.run_ahead_bytes = config.limits.run_ahead_bytes;
-    limits.checkpoint_entries = config.limits.checkpoint_entries;
-    limits.checkpoint_bytes = config.limits.checkpoint_bytes;
-    limits.hold_idle = ns(config.limits.hold_idle);
-    limits.ready_timeout = ns(config.limits.ready_timeout);
-    limits.shed_deadline = ns(config.limits.shed_deadline);
-    limits.stall_grace = ns(config.limits.stall_grace);
-    limits.place_deadline = ns(config.limits.place_deadline);
-    limits.swap_answers = config.swap.answers;
-    limits.swap_window = ns(config.swap.window);
-    limits.bulk_bytes = config.limits.bulk_bytes;
-
+    out.limits = core_limits(config);
     for (const auto& [slot, plugin] : config.plugins) {
         core::SlotSpec spec;
         spec.name = std::string(config::slot_name(slot));
         spec.kind = kind_of(slot);
         spec.instances = plugin.instances;
         HF_ASSIGN(spec.build, build_of(plugin, paths, builds));
-        // Other runtimes say themselves when they are full.
-        if (slot == config::Slot::Runtime && plugin.use == "runtime-wasm")
-            limits.resident_units_max = static_cast<std::uint32_t>(
-                std::stoul(std::string(plugin.setting("resident_units_max"))));
-        if (slot == config::Slot::Placement) {
-            limits.place_required = plugin.required;
-            if (plugin.deadline.count() != 0) limits.place_deadline = ns(plugin.deadline);
-        }
         out.slots.push_back(std::move(spec));
     }
-    // Slow is not dead: well above the deadline, whoever set it.
-    limits.policy_stall = std::max(limits.policy_stall, 10 * limits.place_deadline);
-    for (const auto& [name, wasm] : config.classes) {
-        core::ClassSpec spec;
-        spec.name = name;
-        spec.wall_limit = ns(wasm.wall_limit);
-        spec.state_bytes_max = static_cast<std::uint32_t>(wasm.state_max);
-        if (wasm.mailbox == "buffered") spec.mailbox = core::Mailbox::Buffered;
-        if (wasm.mailbox == "volatile") spec.mailbox = core::Mailbox::Volatile;
-        spec.body_bytes_max = wasm.body_max;
-        spec.evict_after = ns(wasm.evict_after);
-        out.classes.push_back(std::move(spec));
-    }
     return out;
+}
+
+Result<modules::MacKey> module_key(const Paths& paths) {
+    const control::StateFile file(paths.state("module_key.json"));
+    nlohmann::json document;
+    std::string note;
+    HF_ASSIGN(const control::StateFile::Found found,
+              file.load(document, note, [](const nlohmann::json& value) -> Result<void> {
+                  const auto key =
+                      value.is_object() ? value.value("key", nlohmann::json()) : nlohmann::json();
+                  if (!key.is_string() || !modules::is_sha256(key.get<std::string>()))
+                      return fail(Code::Corrupt, "it has no `key` of 64 hexadecimal digits");
+                  return {};
+              }));
+    if (!note.empty()) log::warn("daemon", "compiled modules are made anew", {{"why", note}});
+    std::string digits;
+    if (found == control::StateFile::Found::Good) {
+        digits = document["key"].get<std::string>();
+    } else {
+        for (int i = 0; i < 4; ++i) digits += hex(random_word());
+        HF_TRY(file.save({{"key", digits}}));
+    }
+    modules::MacKey key{};
+    for (std::size_t i = 0; i < key.size(); ++i)
+        key[i] = static_cast<std::uint8_t>(std::stoul(digits.substr(2 * i, 2), nullptr, 16));
+    return key;
 }
 
 Result<std::string> instance_id(const Paths& paths) {

@@ -11,6 +11,7 @@
 #include "agent/config/config.hpp"
 #include "agent/core/types.hpp"
 #include "agent/daemon/builds.hpp"
+#include "agent/modules/cache.hpp"
 
 namespace hf::daemon {
 
@@ -46,13 +47,6 @@ struct Listener {
 // Binds and listens, so that the port answers from now on and through every restart of a gateway.
 Result<std::vector<Listener>> open_listeners(const config::Config& config);
 
-// A module as the runtime will see it, once built.
-struct BuiltModule {
-    std::string class_name;
-    std::string key;   // content and tool versions
-    std::string file;  // inside the runtime's jail
-};
-
 // The build a slot starts with, its content kept.
 Result<core::Build> build_of(const config::PluginConfig& plugin,
                              const Paths& paths,
@@ -61,12 +55,19 @@ Result<core::Build> build_of(const config::PluginConfig& plugin,
 // The host directory of storage-local's environment; empty for other storage plugins.
 [[nodiscard]] std::filesystem::path store_dir(const config::Config& config);
 
+// The parts of it that may change while the node runs.
+[[nodiscard]] core::Limits core_limits(const config::Config& config);
+
 Result<core::Config> core_config(const config::Config& config,
                                  const Paths& paths,
                                  const Builds& builds,
                                  const std::vector<Listener>& listeners,
                                  const std::string& instance_id,
                                  bool leftovers_reaped);
+
+// The key of the modules' cache: random, made once, readable by this user alone. A damaged one is set aside, and with a
+// fresh one every module is compiled anew.
+Result<modules::MacKey> module_key(const Paths& paths);
 
 // The data directory's own random id, made once.
 Result<std::string> instance_id(const Paths& paths);

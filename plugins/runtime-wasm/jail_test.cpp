@@ -49,9 +49,11 @@ struct Built {
     std::string lines;
 };
 
-// As the supervisor does: the module read-only, the cache writable, scratch at /tmp.
-Built build_in_jail(const std::string& folder, const std::string& cache) {
+// As the supervisor does: module and cache read-only, what is built in a directory of its own, scratch at /tmp.
+Built build_in_jail(const std::string& folder, const std::filesystem::path& cache) {
     Room room;
+    const std::filesystem::path fresh = cache / "incoming";
+    std::filesystem::create_directory(fresh);
     std::array<int, 2> pipe{};
     REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
     const UniqueFd in(pipe[0]);
@@ -59,8 +61,10 @@ Built build_in_jail(const std::string& folder, const std::string& cache) {
     spec.name = "builder";
     spec.profile = "builder";
     spec.binary = HF_WASM_BUILDER;
-    spec.args = {"--module", "/module/m.wasm", "--cache", "/cache"};
-    spec.binds = {{folder, "/module", false, false}, {cache, "/cache", true, true}};
+    spec.args = {"--module", "/module/m.wasm", "--cache", "/cache", "--out", "/out"};
+    spec.binds = {{folder, "/module", false, false},
+                  {cache.string(), "/cache", false, false},
+                  {fresh.string(), "/out", true, true}};
     spec.uid_index = 1;
     spec.scratch = true;
     spec.cpu_seconds = 200;
@@ -80,6 +84,9 @@ Built build_in_jail(const std::string& folder, const std::string& cache) {
     out.lines = room.lines;
     started->reset();
     room.spawner.reset();
+    for (const auto& made : std::filesystem::directory_iterator(fresh))
+        std::filesystem::rename(made.path(), cache / made.path().filename());
+    std::filesystem::remove(fresh);
     return out;
 }
 
@@ -100,6 +107,9 @@ TEST_CASE("a_module_is_built_in_the_builders_jail_and_served_in_the_runtimes") {
     REQUIRE_MESSAGE(built.report.exit_code == 0, built.report.summary() << "\n" << built.lines);
     const auto json = nlohmann::json::parse(built.output);
     CHECK(json["cached"] == false);
+    const std::string key = json["key"];
+    const auto meta = read_file(dir / ("cache/" + key + ".meta"), kMetaBytesMax);
+    REQUIRE(meta.ok());
     CHECK(nlohmann::json::parse(build_in_jail(dir / "modules", dir / "cache").output)["cached"] ==
           true);
 
@@ -138,7 +148,9 @@ TEST_CASE("a_module_is_built_in_the_builders_jail_and_served_in_the_runtimes") {
         return jailed->pid();
     };
     {
-        testing::Runtime runtime(start, {{"counter", json["so"], json["key"]}});
+        testing::Runtime runtime(
+            start,
+            {{"counter", "/cache/" + key + ".so", key, 32, 100'000, 2'000'000, sha256_hex(*meta)}});
         REQUIRE_MESSAGE(runtime.ready, runtime.error << room.lines);
         CHECK(runtime.activate(1, "counter").empty());
         const auto code = runtime.executable_maps();

@@ -73,12 +73,16 @@ Result<void> RuntimeWasm::configure(const abi::Configure& configure, sdk::Contex
     pool_ = std::make_unique<SlotPool>(settings.resident_units_max + 1);
     residents_ = std::make_unique<Residents>(*worker_, *pool_, settings.resident_units_max);
     if (configure.modules() != nullptr)
-        for (const abi::Module* module : *configure.modules()) load_class(*module);
+        for (const abi::Module* module : *configure.modules()) {
+            const ActorClass& loaded = load_class(*module);
+            if (module->must_load() && !loaded.broken.empty())
+                return fail(Code::Refused, "class " + loaded.name + ": " + loaded.broken);
+        }
     return {};
 }
 
 // A module that cannot be used takes only its own class down: it answers each activation with the reason.
-void RuntimeWasm::load_class(const abi::Module& wanted) {
+const ActorClass& RuntimeWasm::load_class(const abi::Module& wanted) {
     ActorClass& actor_class = classes_[std::string(text_of(wanted.class_name()))];
     actor_class = ActorClass{};
     actor_class.name = text_of(wanted.class_name());
@@ -90,19 +94,26 @@ void RuntimeWasm::load_class(const abi::Module& wanted) {
         actor_class.body_max = std::min(wanted.body_bytes_max(), kLargeBodyBytesMax);
     actor_class.deadlines = {or_default(wanted.cpu_limit_us(), kCpuUsDefault) * 1000,
                              or_default(wanted.wall_limit_us(), kWallUsDefault) * 1000};
-    const auto broken = [&](std::string why) {
+    const auto broken = [&](std::string why) -> const ActorClass& {
         actor_class.broken = std::move(why);
         context_->log(abi::LogLevel::Error,
                       "class " + actor_class.name + ": " + actor_class.broken);
+        return actor_class;
     };
+    const std::string vouched(text_of(wanted.meta_sha256()));
+    if (vouched.empty()) return broken("the supervisor does not vouch for its module");
 
     const auto known = std::find_if(modules_.begin(), modules_.end(), [&](const auto& each) {
         return each.first == actor_class.hash || each.second.meta.wasm_sha256 == actor_class.hash;
     });
     LoadedModule* module = known == modules_.end() ? nullptr : &known->second;
     if (module == nullptr) {
-        auto loaded = load_module(
-            std::string(text_of(wanted.file())), actor_class.hash, host_, *worker_, *pool_);
+        auto loaded = load_module(std::string(text_of(wanted.file())),
+                                  actor_class.hash,
+                                  host_,
+                                  *worker_,
+                                  *pool_,
+                                  vouched);
         if (!loaded) return broken(loaded.error().message);
         const std::string key = loaded->meta.key;
         module = &modules_.emplace(key, std::move(loaded).value()).first->second;
@@ -112,6 +123,7 @@ void RuntimeWasm::load_class(const abi::Module& wanted) {
                       " pages of 64 KiB, the module starts with " +
                       std::to_string(module->program->image().pages));
     actor_class.program = module->program.get();
+    return actor_class;
 }
 
 void RuntimeWasm::handle(const sdk::Message& message) {

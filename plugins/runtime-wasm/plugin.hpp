@@ -28,7 +28,7 @@ public:
     void batch_done() override;
 
 private:
-    void load_class(const abi::Module& wanted);
+    const ActorClass& load_class(const abi::Module& wanted);
     void prepare(const sdk::Message& message);
     void activate(const sdk::Message& message);
     Result<void> activate_piece(const abi::Activate& piece);

@@ -203,6 +203,26 @@ TEST_CASE("a_damaged_module_takes_down_its_own_class_only") {
           "class tight: memory_max is 1 pages of 64 KiB, the module starts with 3");
 }
 
+TEST_CASE("a_build_that_the_supervisor_does_not_vouch_for_is_not_loaded") {
+    ModuleFile other = counter();
+    other.class_name = "other";
+    other.vouched = std::string(64, '0');
+    Plain runtime({other});
+    REQUIRE_MESSAGE(runtime.ready, runtime.error);
+    CHECK(runtime.activate(1, "other").find("is not the build that this node vouches for") !=
+          std::string::npos);
+}
+
+TEST_CASE("a_class_that_must_load_and_cannot_refuses_the_whole_start") {
+    ModuleFile tight = misfit();
+    tight.pages_max = 1;
+    tight.must_load = true;
+    Plain runtime({counter(), tight});
+    CHECK_FALSE(runtime.ready);
+    CHECK(runtime.error ==
+          "class misfit: memory_max is 1 pages of 64 KiB, the module starts with 3");
+}
+
 TEST_CASE("unknown_settings_refuse_the_start_and_the_bound_on_units_is_told") {
     Plain unknown({}, {{"resident_max", "7"}});
     CHECK_FALSE(unknown.ready);

@@ -12,6 +12,7 @@ using core::DeliverStatus;
 
 void Runtime::take(const core::Action& action) {
     if (!answering()) return;
+    if (!ready_) broken("a runtime is given work before it is ready");
     if (const auto* activate_ask = std::get_if<core::Activate>(&action)) activate(*activate_ask);
     if (const auto* deliver_ask = std::get_if<core::Deliver>(&action)) deliver(*deliver_ask);
     if (const auto* resume_ask = std::get_if<core::Resume>(&action)) resume(*resume_ask);
@@ -42,6 +43,8 @@ void Runtime::stop() {
 
 void Runtime::activate(const core::Activate& ask) {
     World& w = world_;
+    if (w.faults() && misdeed() == "dies_at_activation")
+        return die("killed by signal 11", true, ask.op);
     if (w.faults() && w.dice.permille(w.scenario.runtime_dies / 2)) return crash();
     core::ActivatedIn answer;
     answer.from = spawn_.handle;

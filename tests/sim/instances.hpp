@@ -47,6 +47,8 @@ public:
 
     [[nodiscard]] Handle handle() const { return spawn_.handle; }
     [[nodiscard]] core::Kind kind() const { return spawn_.kind; }
+    [[nodiscard]] std::uint32_t seat() const { return spawn_.seat; }
+    [[nodiscard]] const core::Build& build() const { return spawn_.build; }
     [[nodiscard]] std::uint64_t life() const { return life_; }
     [[nodiscard]] bool dead() const { return dead_; }
     [[nodiscard]] bool answering() const { return !dead_ && !stalled_ && !mute_; }

@@ -49,6 +49,7 @@ void World::start_life() {
     exited_ = false;
     stopping_ = false;
     watch.new_life();
+    were_ready_.clear();
     if (tracing_) trace("the node starts, life " + std::to_string(life_));
     core_ = std::make_unique<core::Core>(node_config(), records::codec(), bad_builds_);
     journal_free_ = now_;
@@ -102,6 +103,8 @@ void World::schedule_chaos() {
         after(dice.between(0, scenario.span), [this] { restart_node(); });
     for (int i = 0; i < scenario.swaps; ++i)
         after(dice.between(0, scenario.span), [this] { send_command(); });
+    for (int i = 0; i < scenario.deploys; ++i)
+        after(dice.between(0, scenario.span), [this] { send_deploy(); });
     if (scenario.kill_every != 0)
         after(dice.between(0, scenario.kill_every), [this] { kill_one(); });
     if (scenario.stall_every != 0)
@@ -189,6 +192,30 @@ void World::send_command() {
                         "lie_in_full"};
         swap.build.settings.emplace_back("misdeed", dice.pick(misdeeds));
         command.must_fail = true;
+    }
+    feed(swap);
+}
+
+// The same program with another table of modules; every second one is bad in some way.
+void World::send_deploy() {
+    if (!core_ || !faults_) return;
+    const std::uint64_t id = commands_.size() + 1;
+    Command& command = commands_[id];
+    command.sent = now_;
+    command.life = life_;
+    core::SwapCommand swap;
+    swap.command = id;
+    swap.slot = "runtime";
+    swap.build.use = "runtime";
+    swap.build.binary_hash = "hash-of-runtime";
+    swap.build.modules = "table " + std::to_string(++last_build_);
+    if (dice.percent(50)) {
+        // What dies at its first activation may see none before it has lasted.
+        static const std::vector<std::string> kMisdeeds = {
+            "die_at_start", "refuses", "never_ready", "die_at_configure", "dies_at_activation"};
+        const std::string& misdeed = dice.pick(kMisdeeds);
+        swap.build.settings.emplace_back("misdeed", misdeed);
+        command.must_fail = misdeed != "dies_at_activation";
     }
     feed(swap);
 }

@@ -208,6 +208,14 @@ MUTANTS = {
     "idle-units-stay": (
         "memory is never given back",
         [("leave.cpp", "            if (pausing(unit)) ask_to_leave(unit, StopReason::Evict);", "")]),
+    "old-retired-before-the-new-is-ready": (
+        "a runtime leaves while some of its successors still start",
+        [("swap.cpp", "    if (++slot.swap->ready < slot.swap->candidates.size() || !candidates_live(*slot.swap)) return;",
+          "    ++slot.swap->ready;\n    if (!candidates_live(*slot.swap)) return;")]),
+    "runtime-stops-before-the-swap-is-decided": (
+        "there is nobody to go back to",
+        [("supervision.cpp", "instance->part != Instance::Part::Retiring || !instance->ending ||",
+          "instance->part != Instance::Part::Retiring ||")]),
 }
 
 

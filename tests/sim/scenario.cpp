@@ -189,6 +189,9 @@ Scenario draw_scenario(std::uint64_t seed) {
         s.stop_percent = leaving.percent(50) ? 100 : 50;
         if (!s.calm) s.evict_after = leaving.between(20, 3000) * kMs;
     }
+    // Deploys, in one of five.
+    Dice deploys(seed ^ 0x4445504CU);
+    if (!s.calm && deploys.percent(20)) s.deploys = static_cast<int>(deploys.between(1, 4));
     return s;
 }
 

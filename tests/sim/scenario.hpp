@@ -75,6 +75,7 @@ struct Scenario {
     unsigned bad_start = 0;  // an instance that greets wrongly, refuses, hangs or dies before Ready
     int node_restarts = 0;
     int swaps = 0;
+    int deploys = 0;               // swaps of the runtime to other modules
     bool stop_under_load = false;  // in the middle of all trouble
     bool start_again = false;      // a last start on the same bucket must find everything
     bool calm = false;             // nothing goes wrong: exact checks apply

@@ -109,6 +109,11 @@ void World::feed(core::Event event) {
     Handle must_end;
     if (const auto* answer = std::get_if<core::StoreAnswer>(&event)) watch.told(*answer);
     if (const auto* placed = std::get_if<core::PlacedIn>(&event)) must_end = judge_place(*placed);
+    if (const auto* ready = std::get_if<core::ReadyIn>(&event); ready != nullptr && ready->ok) {
+        const Instance* from = find(ready->from);
+        if (from != nullptr && from->kind() == core::Kind::Runtime)
+            were_ready_.emplace(from->seat(), from->build().identity());
+    }
     const auto* exited = std::get_if<core::Exited>(&event);
     const std::uint64_t gone = exited == nullptr ? 0 : exited->from.generation;
     if (exited != nullptr)
@@ -184,6 +189,17 @@ bool World::undisturbed() const {
            scenario.kill_every == 0 && scenario.forgets == 0;
 }
 
+// A runtime that leaves while the node serves has a successor that was ready, and is not needed any more.
+void World::told_to_stop(const Instance& runtime) const {
+    const std::string name = "runtime generation " + std::to_string(runtime.handle().generation);
+    const auto* known = core_->supervision().find(runtime.handle());
+    if (known == nullptr) return;
+    const core::Build& now = core_->supervision().slots()[known->slot].current;
+    if (!were_ready_.contains({runtime.seat(), now.identity()}))
+        broken(name + " is told to go before its successor is ready");
+    if (!known->ending) broken(name + " is told to go while it may have to take over again");
+}
+
 void World::store_asked(core::StoreRequest& request) {
     watch.asked(request);
     if (Instance* to = find(request.to)) to->take(request);
@@ -215,6 +231,10 @@ void World::carry_out(core::Action& action) {
         if (Instance* found = find(to)) what(*found);
     };
     if (tracing_) trace_action(action);
+    if (const auto* stop = std::get_if<core::SendStop>(&action); stop != nullptr && !stopping_) {
+        const Instance* found = find(stop->to);
+        if (found != nullptr && found->kind() == core::Kind::Runtime) told_to_stop(*found);
+    }
     std::visit(
         Overloaded{
             [&](core::ReplyOut& reply) {

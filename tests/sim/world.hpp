@@ -11,7 +11,9 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/core/core.hpp"
@@ -79,6 +81,7 @@ private:
     void carry_out(core::Action& action);
     void store_asked(core::StoreRequest& request);
     void deliver_asked(const core::Deliver& deliver);
+    void told_to_stop(const Instance& runtime) const;
     [[nodiscard]] Handle judge_place(const core::PlacedIn& answer);
     void check_left();
     void trace_action(const core::Action& action);
@@ -92,6 +95,7 @@ private:
     void stall_one();
     void disk_phase();
     void send_command();
+    void send_deploy();
     void command_done(const core::CommandDone& done);
     [[nodiscard]] core::Config node_config();
 
@@ -148,7 +152,8 @@ private:
         Handle runtime;
         std::uint64_t id = 0;
     };
-    std::map<std::uint64_t, Stopped> stopped_;  // by activation, until it is left
+    std::map<std::uint64_t, Stopped> stopped_;                    // by activation, until it is left
+    std::set<std::pair<std::uint32_t, std::string>> were_ready_;  // runtimes: seat and build
     core::Stats totals_;
 };
 

@@ -17,6 +17,7 @@ MAY = {
     "agent/core": ["abi/base"], "agent/loop": ["abi/base"], "agent/log": ["abi/base"], "agent/metrics": ["abi/base"],
     "agent/base": [], "agent/config": ["abi/base"], "agent/records": ["abi/base", "agent/base", "agent/core"],
     "agent/control": ["abi/base", "agent/base"], "agent/store": ["abi/base", "agent/core", "agent/loop"],
+    "agent/modules": ["abi/base", "agent/base"],
     "agent/process": ["abi/base", "abi/layout"], "agent/port": ["abi", "agent/core"],
     "agent/daemon": ["abi", "agent"], "agent/main.cpp": ["abi", "agent"],
     "jail": ["abi/base", "abi/layout"], "cli": ["abi/base"],

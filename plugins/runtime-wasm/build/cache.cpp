@@ -48,18 +48,23 @@ std::string cache_key(BytesView wasm, const std::string& gcc_version) {
     return sha256_hex(as_bytes(facts));
 }
 
-Result<Built> build_module(BytesView wasm, const std::string& directory) {
+Result<Built> build_module(BytesView wasm, const std::string& directory, const std::string& into) {
     HF_ASSIGN(const std::string gcc, compiler_version());
     Built out;
     out.key = cache_key(wasm, gcc);
-    const std::string base = directory + "/" + out.key;
-    out.so = base + ".so";
-    out.image = base + ".image";
-    out.meta = base + ".meta";
-    if (const auto known = read_cached(base); known && known->meta.key == out.key) {
+    const auto name_files = [&out](const std::string& where) {
+        const std::string base = where + "/" + out.key;
+        out.so = base + ".so";
+        out.image = base + ".image";
+        out.meta = base + ".meta";
+    };
+    name_files(directory);
+    if (const auto known = read_cached(directory + "/" + out.key);
+        known && known->meta.key == out.key) {
         out.cached = true;
         return out;
     }
+    name_files(into);
 
     HF_ASSIGN(const Translation translation, translate(wasm, true));
     HF_ASSIGN(const Scratch scratch, Scratch::create());

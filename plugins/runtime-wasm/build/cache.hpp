@@ -21,7 +21,8 @@ struct Built {
 // sha256 over the module, wabt's and gcc's version, the flags and our ABI number.
 [[nodiscard]] std::string cache_key(BytesView wasm, const std::string& gcc_version);
 
-// Refused: the module; Unavailable or Io: the tools or the machine.
-Result<Built> build_module(BytesView wasm, const std::string& directory);
+// Looks in `directory`, and builds into `into` what is not there or is damaged. Refused: the module; Unavailable or Io: the
+// tools or the machine.
+Result<Built> build_module(BytesView wasm, const std::string& directory, const std::string& into);
 
 }  // namespace hf::wasm

@@ -73,6 +73,18 @@ TEST_CASE("the_same_module_is_built_once_and_another_one_anew") {
     CHECK(files == 6);
 }
 
+TEST_CASE("what_is_built_goes_to_its_own_directory_when_there_is_one") {
+    const Shelf shelf(wasm_of(actor("", kEvent)));
+    const std::string out = shelf.dir / "out";
+    std::filesystem::create_directory(out);
+    const auto said = nlohmann::json::parse(
+        run_builder("--module " + shelf.module + " --cache " + shelf.cache + " --out " + out).text);
+    CHECK(said["cached"] == false);
+    CHECK(said["so"] == out + "/" + said["key"].get<std::string>() + ".so");
+    CHECK(std::filesystem::is_empty(shelf.cache));
+    CHECK(std::filesystem::exists(said["meta"].get<std::string>()));
+}
+
 TEST_CASE("two_builds_from_scratch_give_the_same_bytes") {
     const Bytes wasm = wasm_of(actor(
         kAllImports,

@@ -1,7 +1,8 @@
 // holdfast-wasm-build: turns one wasm module into what runtime-wasm loads.
 //
-//   holdfast-wasm-build --module FILE --cache DIR    builds; one JSON line on standard output
-//   holdfast-wasm-build --inspect FILE               looks at the policy only; one JSON line
+//   holdfast-wasm-build --module FILE --cache DIR [--out DIR]   builds what the cache does not have, into --out, else into
+//                                                               the cache; one JSON line on standard output
+//   holdfast-wasm-build --inspect FILE                          looks at the policy only; one JSON line
 //
 // Runs in a jail of its own, short-lived, without a network; the compiler sees nothing but a scratch directory.
 // Exit: 0 done, 2 wrong usage, 3 the module is refused (the reason on standard error), 4 a tool or the machine failed.
@@ -23,9 +24,10 @@ constexpr int kRefused = 3;
 constexpr int kFailed = 4;
 
 int usage(const std::string& why) {
-    std::fprintf(stderr,
-                 "holdfast-wasm-build: %s; use --module FILE --cache DIR, or --inspect FILE\n",
-                 why.c_str());
+    std::fprintf(
+        stderr,
+        "holdfast-wasm-build: %s; use --module FILE --cache DIR [--out DIR], or --inspect FILE\n",
+        why.c_str());
     return kUsage;
 }
 
@@ -64,11 +66,11 @@ int inspect(const std::string& path) {
                   {"exports", facts->exports}});
 }
 
-int build(const std::string& path, const std::string& cache) {
+int build(const std::string& path, const std::string& cache, const std::string& into) {
     const std::int64_t start = hf::monotonic_ns();
     const auto wasm = read_module(path);
     if (!wasm) return report(wasm.error());
-    const auto built = hf::wasm::build_module(*wasm, cache);
+    const auto built = hf::wasm::build_module(*wasm, cache, into.empty() ? cache : into);
     if (!built) return report(built.error());
     return print({{"key", built->key},
                   {"so", built->so},
@@ -83,6 +85,7 @@ int build(const std::string& path, const std::string& cache) {
 int main(int argc, char** argv) {
     std::string module;
     std::string cache;
+    std::string into;
     std::string inspected;
     for (int i = 1; i < argc; ++i) {
         const std::string_view arg = argv[i];
@@ -91,18 +94,20 @@ int main(int argc, char** argv) {
             return 0;
         }
         if (arg == "--help") {
-            std::puts("holdfast-wasm-build --module FILE --cache DIR | --inspect FILE");
+            std::puts("holdfast-wasm-build --module FILE --cache DIR [--out DIR] | --inspect FILE");
             return 0;
         }
         std::string* to = arg == "--module"    ? &module
                           : arg == "--cache"   ? &cache
+                          : arg == "--out"     ? &into
                           : arg == "--inspect" ? &inspected
                                                : nullptr;
         if (to == nullptr) return usage("unknown argument " + std::string(arg));
         if (++i >= argc) return usage(std::string(arg) + " needs a path");
         *to = argv[i];
     }
-    if (!inspected.empty() && module.empty() && cache.empty()) return inspect(inspected);
-    if (inspected.empty() && !module.empty() && !cache.empty()) return build(module, cache);
+    if (!inspected.empty() && module.empty() && cache.empty() && into.empty())
+        return inspect(inspected);
+    if (inspected.empty() && !module.empty() && !cache.empty()) return build(module, cache, into);
     return usage("nothing to do");
 }

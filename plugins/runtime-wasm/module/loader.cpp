@@ -23,9 +23,12 @@ Result<LoadedModule> load_module(const std::string& file,
                                  const std::string& hash,
                                  const hf_host_v1& host,
                                  Worker& worker,
-                                 SlotPool& pool) {
+                                 SlotPool& pool,
+                                 const std::string& meta_sha256) {
     const std::string base = file.ends_with(".so") ? file.substr(0, file.size() - 3) : file;
     HF_ASSIGN(CachedModule cached, read_cached(base));
+    if (!meta_sha256.empty() && meta_sha256 != cached.meta_sha256)
+        return fail(Code::Corrupt, file + " is not the build that this node vouches for");
     if (hash != cached.meta.key && hash != cached.meta.wasm_sha256)
         return fail(Code::Corrupt,
                     file + " is module " + cached.meta.key + ", asked for was " +

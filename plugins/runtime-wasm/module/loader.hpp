@@ -18,12 +18,14 @@ struct LoadedModule {
 };
 
 // `file` is the path of the .so, or the same without its extension. `hash` must be the module's key or the sha256 of
-// its wasm; an empty one is refused.
+// its wasm; an empty one is refused. `meta_sha256` is what the supervisor vouches for; empty: the caller made the files
+// itself.
 Result<LoadedModule> load_module(const std::string& file,
                                  const std::string& hash,
                                  const hf_host_v1& host,
                                  Worker& worker,
-                                 SlotPool& pool);
+                                 SlotPool& pool,
+                                 const std::string& meta_sha256 = {});
 
 // Loads a shared object and answers its descriptor, null when it has none. The handle is kept for ever.
 Result<const hf_module_v1*> open_descriptor(const std::string& path);

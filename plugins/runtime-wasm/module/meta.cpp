@@ -98,6 +98,7 @@ Result<CachedModule> read_cached(const std::string& base) {
     CachedModule out;
     HF_ASSIGN(const Bytes meta, read_file(base + ".meta", kMetaBytesMax));
     HF_ASSIGN(out.meta, parse_meta(as_text(meta)));
+    out.meta_sha256 = sha256_hex(meta);
     HF_ASSIGN(out.so, read_file(base + ".so", kSoBytesMax));
     HF_ASSIGN(out.image, read_file(base + ".image", kImageBytesMax));
     if (sha256_hex(out.so) != out.meta.so_sha256)

@@ -41,6 +41,7 @@ inline constexpr std::size_t kMetaBytesMax = 256u << 10;
 
 struct CachedModule {
     Meta meta;
+    std::string meta_sha256;  // of the .meta file's bytes
     Bytes so;
     Bytes image;
 };

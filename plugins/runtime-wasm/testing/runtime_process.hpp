@@ -30,6 +30,13 @@ struct ModuleFile {
     std::uint32_t cpu_us = 100'000;
     std::uint32_t wall_us = 2'000'000;
     std::uint64_t body_max = 0;
+    std::string vouched = {};  // the hash of its .meta; empty: of the one that lies beside `so`
+    bool must_load = false;
+    [[nodiscard]] std::string meta_hash() const {
+        if (!vouched.empty()) return vouched;
+        const auto meta = read_file(so.substr(0, so.size() - 3) + ".meta", kMetaBytesMax);
+        return meta ? sha256_hex(*meta) : std::string("not there");
+    }
 };
 
 struct Sent {
@@ -147,7 +154,9 @@ public:
                                                     file.pages_max,
                                                     file.cpu_us,
                                                     file.wall_us,
-                                                    file.body_max));
+                                                    file.body_max,
+                                                    file.meta_hash().c_str(),
+                                                    file.must_load));
         const auto list = again.CreateVector(pairs);
         const auto module_list = again.CreateVector(files);
         channel_->request(1, abi::CreateConfigure(again, 0, list, 42, 0, 0, module_list), 0, 0);

@@ -1,0 +1,106 @@
+// What was deployed wins over the file until the file says something newer, and survives what may happen to its record.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "agent/daemon/deployments.hpp"
+
+using namespace hf;
+using daemon::Deployment;
+using daemon::Deployments;
+using daemon::ModuleTable;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string hash(const char* text) {
+    return modules::sha256_hex(as_bytes(text));
+}
+
+struct Place {
+    fs::path path;
+    Place() {
+        std::string name = (fs::temp_directory_path() / "hf-deployments-XXXXXX").string();
+        REQUIRE(::mkdtemp(name.data()) != nullptr);
+        path = name;
+    }
+    ~Place() { fs::remove_all(path); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    [[nodiscard]] fs::path file() const { return path / "deployed.json"; }
+};
+
+}  // namespace
+
+TEST_CASE("a_deploy_wins_over_the_file_until_its_module_changes") {
+    const Place place;
+    {
+        Deployments kept(place.file());
+        kept.set("counter", Deployment{hash("v2"), hash("v1"), hash("v1"), "/tmp/v2.wasm"});
+        kept.set("extra", Deployment{hash("x"), "", "", "/tmp/x.wasm"});
+        REQUIRE(kept.save().ok());
+    }
+    std::string note;
+    bool overtaken = false;
+    Deployments kept(place.file());
+    REQUIRE(kept.load(note).ok());
+    CHECK(note.empty());
+    CHECK(kept.choose("counter", hash("v1"), overtaken) == hash("v2"));
+    CHECK_FALSE(overtaken);
+    CHECK(kept.of("counter")->before == hash("v1"));
+    CHECK(kept.choose("extra", "", overtaken) == hash("x"));
+    CHECK(kept.choose("other", hash("o"), overtaken) == hash("o"));
+    CHECK_FALSE(overtaken);
+    // The file names another module now, or has the class at all.
+    CHECK(kept.choose("counter", hash("v3"), overtaken) == hash("v3"));
+    CHECK(overtaken);
+    CHECK(kept.of("counter") == nullptr);
+    CHECK(kept.choose("extra", hash("y"), overtaken) == hash("y"));
+    CHECK(overtaken);
+}
+
+TEST_CASE("a_class_that_the_file_no_longer_has_goes_with_its_deploy") {
+    const Place place;
+    Deployments kept(place.file());
+    kept.set("counter", Deployment{hash("v2"), hash("v1"), hash("v1"), ""});
+    bool overtaken = false;
+    CHECK(kept.choose("counter", "", overtaken).empty());
+    CHECK(overtaken);
+}
+
+TEST_CASE("a_record_that_is_damaged_or_names_what_is_no_module_is_set_aside") {
+    const std::string good = hash("v2");
+    const std::vector<std::string> records = {
+        "{",
+        "{}",
+        R"({"classes": []})",
+        R"({"classes": {"counter": {"wasm": "../x", "before": "", "file": "", "source": ""}}})",
+        R"({"classes": {"counter": {"wasm": "", "before": "", "file": "", "source": ""}}})",
+        R"({"classes": {"a/b": {"wasm": ")" + good +
+            R"(", "before": "", "file": "", "source": ""}}})",
+        R"({"classes": {"counter": {"wasm": ")" + good + R"(", "before": 7}}})"};
+    for (const std::string& text : records) {
+        CAPTURE(text);
+        const Place place;
+        std::ofstream(place.file()) << text;
+        Deployments kept(place.file());
+        std::string note;
+        REQUIRE(kept.load(note).ok());
+        CHECK_FALSE(note.empty());
+        CHECK(kept.all().empty());
+        CHECK(fs::exists(place.file().string() + ".bad-1"));
+    }
+}
+
+TEST_CASE("a_table_is_named_by_what_it_holds_and_by_the_limits_beside_it") {
+    ModuleTable table = {{"counter", {hash("k"), hash("w"), hash("m")}}};
+    const std::string id = daemon::table_id(table, "limits");
+    CHECK(id == daemon::table_id(table, "limits"));
+    CHECK(id != daemon::table_id(table, "others"));
+    table["counter"].meta_sha256 = hash("n");
+    CHECK(id != daemon::table_id(table, "limits"));
+}

@@ -1,0 +1,142 @@
+"""agent.toml read again by a node that serves: all of it or nothing."""
+import os
+import signal
+import threading
+
+from harness import Case, wait_for
+import test_starts
+from test_swap import refused
+
+
+class Reload(Case):
+    def rewrite(self, node, tables):
+        """The node's file with other values."""
+        for table, values in tables.items():
+            node.tables.setdefault(table, {}).update(values)
+        node.write_config()
+
+    def value(self, node, key):
+        rows = node.cli("config", "show")["values"]
+        return next(row["value"] for row in rows if f"{row['table']}.{row['key']}" == key)
+
+    def test_live_keys_change_and_the_answer_says_from_what_to_what(self):
+        node = self.node()
+        pid, fds = node.pid, node.fds()
+        plugins = {name: row["generation"] for name, row in node.plugins().items()}
+        self.assertEqual(node.cli("config", "reload")["changed"], [])
+        self.rewrite(node, {"limits": {"mailbox_events": 5, "hold_idle": "2h"}, "log": {"level": "debug"}, "swap": {"answers": 9}})
+        said = node.cli("config", "reload")
+        changed = {row["key"]: (row["old"], row["new"]) for row in said["changed"]}
+        self.assertEqual(changed, {"limits.mailbox_events": ("128", "5"), "limits.hold_idle": ("1h", "2h"),
+                                   "log.level": ("info", "debug"), "swap.answers": ("64", "9")})
+        self.assertEqual(self.value(node, "limits.mailbox_events"), "5")
+        self.assertTrue(node.status()["config"]["last_reload"]["ok"])
+        self.assertEqual({name: row["generation"] for name, row in node.plugins().items()}, plugins, "nothing was started anew")
+        self.common_checks(node, pid, fds)
+
+    def test_a_bound_holds_from_the_reload_on(self):
+        node = self.node(classes=("counter", "misfit"))
+        self.rewrite(node, {"limits": {"accepted_events": 1}})
+        statuses = []
+
+        def ask(number):
+            statuses.append(node.post(f"/actor/counter/a{number}")[0])
+
+        def burst():
+            del statuses[:]
+            threads = [threading.Thread(target=ask, args=(i,)) for i in range(40)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return set(statuses)
+        self.assertEqual(burst(), {200})
+        node.cli("config", "reload")
+        wait_for("the node refuses what is beyond the bound", lambda: 503 in burst(), 20)
+        self.assertEqual(node.post("/actor/counter/b")[0], 200)
+
+    def test_limits_of_a_class_change_with_a_new_runtime(self):
+        node = self.node(classes=("counter", "misfit"))
+        self.assertEqual(node.post("/actor/counter/a")[2], b"1\n")
+        old = [row["pid"] for row in node.plugins()["runtime"]["instances"]]
+        self.rewrite(node, {"class.counter": {"cpu_limit": "200ms", "memory_max": "1MiB"}})
+        said = node.cli("config", "reload")
+        self.assertEqual({row["key"] for row in said["changed"]}, {"class.counter.cpu_limit", "class.counter.memory_max"})
+        self.assertFalse(set(old) & {row["pid"] for row in node.plugins()["runtime"]["instances"]})
+        self.assertEqual(node.post("/actor/counter/a")[2], b"2\n")
+        self.assertFalse(node.status()["classes"][0]["deployed"])
+        # A limit that its module does not fit leaves everything as it was, the other keys too.
+        self.rewrite(node, {"class.misfit": {"memory_max": "64KiB"}, "limits": {"mailbox_events": 7}})
+        said = refused(self, node, "config", "reload")
+        self.assertIn("class misfit: memory_max is 1 pages", said)
+        self.assertEqual(self.value(node, "limits.mailbox_events"), "128")
+        self.assertEqual(self.value(node, "class.counter.memory_max"), "1MiB")
+        self.assertEqual(node.post("/actor/counter/a")[2], b"3\n")
+        self.common_checks(node, node.pid)
+
+    def test_keys_that_need_a_restart_refuse_all_of_it_by_name(self):
+        node = self.node()
+        self.rewrite(node, {"limits": {"mailbox_events": 5, "request_timeout": "9s"}, "plugin.runtime": {"instances": 3},
+                            "node": {"id": "other"}})
+        said = refused(self, node, "config", "reload")
+        for key in ("limits.request_timeout", "plugin.gateway.request_timeout", "plugin.runtime.instances", "node.id"):
+            self.assertIn(key, said)
+        self.assertNotIn("mailbox_events", said)
+        self.assertEqual(self.value(node, "limits.mailbox_events"), "128")
+        self.assertFalse(node.status()["config"]["last_reload"]["ok"])
+        self.rewrite(node, {"node": {"id": "n1"}, "limits": {"request_timeout": "30s"}, "plugin.runtime": {"instances": 2},
+                            "class.another": {"module": node.tables["class.counter"]["module"]}})
+        self.assertIn("class.another.module", refused(self, node, "config", "reload"))
+
+    def test_a_bad_file_changes_nothing_and_says_where_it_is_wrong(self):
+        node = self.node()
+        pid = node.pid
+        with open(node.config, encoding="utf-8") as file:
+            good = file.read().replace("[node]\n", "[limits]\nmailbox_events = 5\n[node]\n", 1)
+        bad = {
+            "unknown key": (good + "[restart]\nintensty = \"on\"\n", "intensity"),
+            "unknown table": (good + "[limitz]\nx = 1\n", "limitz"),
+            "no unit": (good.replace("mailbox_events = 5", "hold_idle = 5"), "must be a duration"),
+            "out of range": (good.replace("mailbox_events = 5", "mailbox_events = 0"), "mailbox_events"),
+            "key twice": (good.replace("mailbox_events = 5", "mailbox_events = 5\nmailbox_events = 6"), "mailbox_events"),
+            "no TOML": (good + "[[[\n", "not valid TOML"),
+            "not UTF-8": (good.encode() + b"# \xff\n", "utf-8"),
+            "a NUL": (good.encode() + b"# \0\n", "agent.toml"),
+            "empty": ("", "plugin"),
+            "too large": (good + "#" * (1 << 20), "larger than"),
+            "no module": (good.replace("counter.wasm", "nothing.wasm"), "nothing.wasm"),
+        }
+        # And every file that no node starts with.
+        bad.update({name: (text, "agent.toml:") for name, text in test_starts.BadConfigurations.BAD.items()})
+        for name, (text, why) in bad.items():
+            with open(node.config, "wb") as file:
+                file.write(text if isinstance(text, bytes) else text.encode())
+            said = refused(self, node, "config", "reload")
+            self.assertIn(why, said, name)
+            self.assertIn(why, node.status()["config"]["last_reload"]["text"], name)
+            self.assertEqual(self.value(node, "limits.mailbox_events"), "128", name)
+            self.assertEqual(node.post("/actor/counter/a")[0], 200)
+        os.unlink(node.config)
+        self.assertIn("does not exist", refused(self, node, "config", "reload"))
+        os.mkdir(node.config)
+        self.assertIn("is a directory", refused(self, node, "config", "reload"))
+        os.rmdir(node.config)
+        os.mkfifo(node.config)
+        self.assertIn("not a regular file", refused(self, node, "config", "reload"))
+        os.unlink(node.config)
+        with open(node.config, "w", encoding="utf-8") as file:
+            file.write(good)
+        self.assertEqual(len(node.cli("config", "reload")["changed"]), 1)
+        self.common_checks(node, pid)
+
+    def test_hangup_reads_it_again(self):
+        node = self.node()
+        self.rewrite(node, {"limits": {"mailbox_events": 5}})
+        os.kill(node.pid, signal.SIGHUP)
+        wait_for("it was read", lambda: self.value(node, "limits.mailbox_events") == "5")
+        with open(node.config, "a", encoding="ascii") as file:
+            file.write("[limitz]\n")
+        os.kill(node.pid, signal.SIGHUP)
+        wait_for("the trouble is told", lambda: not node.status()["config"]["last_reload"]["ok"])
+        self.assertIn("limitz", node.stderr())
+        self.common_checks(node, node.pid)

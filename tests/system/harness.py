@@ -75,6 +75,7 @@ class Node:
         self.config = os.path.join(directory, "agent.toml")
         self.process = None
         self.address = None
+        self.names = set()   # of its control groups; a new one when its state was damaged
         tables = {
             "node": {"id": "n1", "data": self.data},
             "plugin.gateway": {"use": "gateway-http", "listen": "127.0.0.1:0"},
@@ -129,6 +130,7 @@ class Node:
             with open(path, encoding="ascii") as file:
                 return file.read().strip() or None
         self.address = wait_for("the node is ready", ready, seconds)
+        self.control_groups()
         self.host, port = self.address.rsplit(":", 1)
         self.port = int(port)
         return self
@@ -197,13 +199,12 @@ class Node:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def control_groups(self):
-        """This node's, in each hierarchy of the machine."""
-        try:
+        """This node's, in each hierarchy of the machine, under every name it had."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             with open(os.path.join(self.data, "state", "instance.json"), encoding="utf-8") as file:
-                name = "holdfast-" + json.load(file)["instance"][:12]
-        except (OSError, ValueError, KeyError):
-            return []
-        return [os.path.join(top, one) for top, dirs, _ in os.walk("/sys/fs/cgroup") for one in dirs if one.startswith(name)]
+                self.names.add("holdfast-" + json.load(file)["instance"][:12])
+        return [os.path.join(top, one) for top, dirs, _ in os.walk("/sys/fs/cgroup") for one in dirs
+                if one.startswith(tuple(self.names))]
 
     def remove_control_groups(self):
         """A node that was killed leaves them to its next start; here there is none."""

@@ -15,7 +15,8 @@ namespace hf::daemon {
 namespace {
 using nlohmann::json;
 constexpr std::size_t kHashShown = 12;  // of 64: the versions of one class, not of the world
-constexpr std::size_t kNameBytesShown = 64;
+// Sets of instances that still end: four at once, with the one in charge and the new one, is what a node has memory for.
+constexpr std::size_t kLeavingSetsMax = 2;
 
 std::string shown(const std::string& wasm) {
     return wasm.empty() ? "none" : wasm.substr(0, kHashShown);
@@ -83,16 +84,27 @@ json Daemon::classes_json() const {
     return out;
 }
 
-// One change of the runtime's modules at a time: each starts a whole set of instances beside those that run.
+// One change of the runtime's modules at a time: each starts a whole set of instances beside those that run. Those before
+// may have long events to end, so two sets of them may still be there.
 const std::string* Daemon::why_busy() const {
     static const std::string kStops = "the node stops";
     static const std::string kStarts = "the node is still compiling its modules";
     static const std::string kDeploys = "a deploy is under way";
     static const std::string kReloads = "a reload of the configuration is under way";
+    static const std::string kLeaving =
+        "runtime instances of earlier versions have not ended yet; try again in a while";
     if (stop_asked_) return &kStops;
     if (!started_serving_) return &kStarts;
     if (deploy_) return &kDeploys;
     if (reload_) return &kReloads;
+    std::size_t seats = 0;
+    std::size_t leaving = 0;
+    const auto& slots = core_->supervision().slots();
+    for (const auto& slot : slots)
+        if (slot.spec.kind == core::Kind::Runtime) seats += slot.seats.size();
+    for (const auto& [generation, instance] : core_->supervision().instances())
+        if (slots[instance.slot].spec.kind == core::Kind::Runtime && instance.ending) ++leaving;
+    if (leaving > kLeavingSetsMax * seats) return &kLeaving;
     return nullptr;
 }
 

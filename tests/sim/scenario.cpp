@@ -189,9 +189,10 @@ Scenario draw_scenario(std::uint64_t seed) {
         s.stop_percent = leaving.percent(50) ? 100 : 50;
         if (!s.calm) s.evict_after = leaving.between(20, 3000) * kMs;
     }
-    // Deploys, in one of five.
+    // Deploys, where processes come and go anyway.
     Dice deploys(seed ^ 0x4445504CU);
-    if (!s.calm && deploys.percent(20)) s.deploys = static_cast<int>(deploys.between(1, 4));
+    const bool restless = s.swaps != 0 || s.kill_every != 0;
+    if (restless && deploys.percent(60)) s.deploys = static_cast<int>(deploys.between(1, 4));
     return s;
 }
 

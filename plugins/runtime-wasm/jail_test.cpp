@@ -148,9 +148,15 @@ TEST_CASE("a_module_is_built_in_the_builders_jail_and_served_in_the_runtimes") {
         return jailed->pid();
     };
     {
-        testing::Runtime runtime(
-            start,
-            {{"counter", "/cache/" + key + ".so", key, 32, 100'000, 2'000'000, sha256_hex(*meta)}});
+        testing::Runtime runtime(start,
+                                 {{"counter",
+                                   "/cache/" + key + ".so",
+                                   key,
+                                   32,
+                                   100'000,
+                                   2'000'000,
+                                   0,
+                                   sha256_hex(*meta)}});
         REQUIRE_MESSAGE(runtime.ready, runtime.error << room.lines);
         CHECK(runtime.activate(1, "counter").empty());
         const auto code = runtime.executable_maps();

@@ -43,7 +43,9 @@ class Calls(Case):
 
     def test_many_callers_at_once_do_not_starve_those_they_wait_for(self):
         """One runtime: the callers' waiting events and the events they wait for share it."""
-        node = self.node({"plugin.runtime": {"instances": 1}}, classes=("counter", "teller", "account"))
+        # All of them may wait for one account at the same moment.
+        node = self.node({"plugin.runtime": {"instances": 1}, "limits": {"mailbox_events": 256}},
+                         classes=("counter", "teller", "account"))
         self.assertEqual(node.post("/actor/teller/bank/deposit?rich,100000")[0], 200)
         wait_for("it is there", lambda: number(node, "/actor/account/rich") == 100000)
         answers = []

@@ -156,6 +156,9 @@ BodySent send_body(int socket, const Carried& carried, bool wait) {
 const char* BodyInbox::read_one(int socket) {
     Arrived arrived = receive(socket);
     if (arrived.got <= 0) return "a large body's token without its descriptor";
+    // The kernel leaves out what this process has no number for; a sender that does so on purpose ends the same way.
+    if (arrived.cut && arrived.fds.empty())
+        return "a large body for which the reader had no descriptor left";
     if (arrived.got != sizeof(arrived.message) || arrived.cut || arrived.fds.size() != 1 ||
         arrived.message.magic != layout::kBodyMagic) {
         close_all(arrived.fds);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -154,6 +155,19 @@ TEST_CASE("what breaks a rule is closed") {
         CHECK(sockets.take(100) == "a large body's token without its descriptor");
     }
     CHECK(open_files() == before);
+}
+
+TEST_CASE("a reader without descriptors says that it is its own want") {
+    Sockets sockets;
+    const UniqueFd file = sealed();
+    sockets.send(1, file.get());
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    const rlimit none{0, before.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const std::string said = sockets.take(1);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(said == "a large body for which the reader had no descriptor left");
 }
 
 TEST_CASE("a sender never waits for a reader, and hears when there is none") {

@@ -267,7 +267,7 @@ bool judge(Feed feed) {
     record.type = envelope->body_type();
     record.body = envelope->body();
     static volatile std::size_t sink = 0;
-    sink = read_here(record);
+    sink = sink + read_here(record);
     const auto event = port::to_event(Handle{1, kGeneration}, record);
     must(event.has_value() || record.type == abi::Body::Cancelled);
     return true;

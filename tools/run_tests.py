@@ -87,10 +87,10 @@ def system_suite(tally, build, label, extra, env=None):
 
 # What runs under sanitizers. Not those whose processes lay the real second filter on themselves (it forbids what a
 # sanitizer's runtime does at the end), nor the mutants.
-ADDRESS = ["ring", "verify", "channel", "core", "core_keys", "records", "log", "control", "metrics", "gateway-http",
+ADDRESS = ["ring", "verify", "channel", "core", "core_keys", "records", "log", "control", "metrics", "store", "modules", "gateway-http",
            "gateway-http-process", "scheduler", "bucket", "wasm_engine", "wasm_state", "wasm_host", "wasm_waiting", "abi_echo",
            "abi_storm", "abi_golden", "sim"]
-THREAD = ["ring", "channel", "abi_threads"]
+THREAD = ["ring", "channel", "store", "abi_threads"]
 
 
 def sanitized(tally, kind, tests, env):

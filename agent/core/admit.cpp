@@ -220,6 +220,8 @@ Unit* Units::make_unit(std::size_t class_index, const std::string& key, const st
     Unit* out = unit.get();
     by_key_.emplace(key, unit->id);
     units_.emplace(out->id, std::move(unit));
+    // Its first event may be refused yet: also then somebody must be able to forget it.
+    touch(*out);
     return out;
 }
 

@@ -178,6 +178,7 @@ void World::check_core() {
     std::map<Handle, std::uint32_t> resident;
     for (const auto& [id, unit] : units.all()) {
         if (unit->runtime.valid()) ++resident[unit->runtime];
+        if (!unit->in_idle_list) broken(unit->key + " is known and can never be forgotten");
     }
     for (const auto& [generation, instance] : instances_) {
         if (instance->kind() != core::Kind::Runtime || instance->dead()) continue;

@@ -172,6 +172,8 @@ void Units::send_next(Unit& unit) {
         return;
     }
     if (unit.mailbox.empty()) return;
+    // While it stood in line the event before it may have met its deadline: another one is first now.
+    if (front_needs_no_run(unit)) return pump(unit);
     Mail mail = std::move(unit.mailbox.front());
     unit.mailbox.pop_front();
     unit.mailbox_bytes -= mail.waiting.bytes;

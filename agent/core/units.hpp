@@ -191,6 +191,7 @@ private:
     void erase_hint(const Hint& hint);
     void replace_hint(Unit& unit, Hint old);
     void alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before);
+    [[nodiscard]] bool front_needs_no_run(const Unit& unit) const;
     void settle_stale(Unit& unit);
     void announce_restart(Unit& unit);
 

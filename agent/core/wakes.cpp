@@ -96,26 +96,27 @@ void Units::announce_restart(Unit& unit) {
     ++accepted_;
 }
 
+bool Units::front_needs_no_run(const Unit& unit) const {
+    const Origin& origin = unit.mailbox.front().waiting.origin;
+    if (const auto* alarm = std::get_if<FromAlarm>(&origin))
+        return !unit.alarm || unit.alarm->nonce != alarm->nonce;
+    const auto* message = std::get_if<FromMessage>(&origin);
+    return message != nullptr &&
+           (applied_already(unit, *message) || !room_for_mark(unit, *message));
+}
+
 // What needs no run of the actor is settled in its turn, as soon as the log is known: alarms that do not stand any more and
 // messages that were applied before.
 void Units::settle_stale(Unit& unit) {
     if (unit.hold != Hold::Serving || unit.running || unit.runtime_op != 0) return;
     if (unit.memory != Memory::Activating && unit.memory != Memory::Resident) return;
     bool settled = false;
-    while (!unit.mailbox.empty()) {
-        const Origin& origin = unit.mailbox.front().waiting.origin;
+    while (!unit.mailbox.empty() && front_needs_no_run(unit)) {
         Output output;
         output.needs = unit.last_ordinal;
-        if (const auto* alarm = std::get_if<FromAlarm>(&origin)) {
-            if (unit.alarm && unit.alarm->nonce == alarm->nonce) break;
-        } else if (const auto* message = std::get_if<FromMessage>(&origin)) {
-            if (!applied_already(unit, *message)) {
-                if (room_for_mark(unit, *message)) break;
-                output.reply.reason = ReplyReason::Busy;
-            }
-        } else {
-            break;
-        }
+        const auto* message = std::get_if<FromMessage>(&unit.mailbox.front().waiting.origin);
+        if (message != nullptr && !applied_already(unit, *message))
+            output.reply.reason = ReplyReason::Busy;
         Mail mail = std::move(unit.mailbox.front());
         unit.mailbox.pop_front();
         unit.mailbox_bytes -= mail.waiting.bytes;

@@ -123,8 +123,7 @@ MUTANTS = {
           "    const bool alarm = false;")]),
     "alarm-hint-is-never-new": (
         "the hint of a replaced alarm still fires it",
-        [("wakes.cpp", "if (unit.alarm && unit.alarm->nonce == alarm->nonce) break;",
-          "if (alarm != nullptr) break;")]),
+        [("wakes.cpp", "return !unit.alarm || unit.alarm->nonce != alarm->nonce;", "return alarm == nullptr;")]),
     "alarm-failed-is-done": (
         "an alarm whose handler failed is forgotten",
         [("wakes.cpp", "return alarms_.ended(unit.key, alarm.nonce, Alarms::End::Failed);",

@@ -9,6 +9,8 @@
 namespace hf::core {
 
 inline constexpr Time kHandlerPauseMost = 300 * kSecond;
+// A message or journalled request that found no room at its receiver is offered again after this.
+inline constexpr Time kNoRoomAgain = 500 * kMs;
 // Handlers that failed before a message is given up: 2 s doubling to 5 min is an hour and a quarter. Alarms never are.
 inline constexpr unsigned kHandlerTriesMax = 20;
 

@@ -11,7 +11,6 @@
 namespace hf::core {
 
 namespace {
-constexpr Time kNoRoomAgain = 500 * kMs;
 constexpr std::uint32_t kBusyAgainMs = 1000;
 constexpr std::uint16_t kAccepted = 202;
 // What was applied leaves the journal in one write, this long after the first of it or when it is as many.

@@ -74,12 +74,7 @@ void Units::journalled_ended(Unit& receiver, const FromMessage& message, const R
 
 // It has left the journal, and nothing is left there for its actor: nobody will ask whether it was applied.
 void Units::journal_settled(const JournalItem& item) {
-    const auto key = actor_unit(env_.config.tenant, item.class_name, item.name);
-    Unit* receiver = key ? unit_named(*key) : nullptr;
-    if (receiver == nullptr || receiver->applied.contains(journal_.source())) return;
-    const auto mark = receiver->stored.applied.find(journal_.source());
-    if (mark != receiver->stored.applied.end() && mark->second == item.n)
-        receiver->stored.applied.erase(mark);
+    drop_mark(item.class_name, item.name, journal_.source(), item.n);
 }
 
 }  // namespace hf::core

@@ -15,7 +15,6 @@
 namespace hf::core {
 
 namespace {
-constexpr Time kNoRoomAgain = 500 * kMs;
 // Senders whose last message a unit remembers; beyond it a new sender has to wait.
 constexpr std::size_t kMarksMax = 4096;
 // Of one entry: what the verifier's bound of tables leaves beside changes and messages.
@@ -151,16 +150,24 @@ void Units::put_done(Unit& unit) {
 void Units::messages_settled(Unit& sender, const LogEntry& stored) {
     for (const auto& [target, n] : stored.outbox_done) {
         sender.offers.erase(target);
-        const auto [class_name, actor] = split_target(target);
-        const auto key = actor_unit(env_.config.tenant, class_name, actor);
-        Unit* receiver = key ? unit_named(*key) : nullptr;
-        if (receiver == nullptr || receiver->applied.contains(sender.key)) continue;
         const auto next = sender.stored.outbox.lower_bound({target, 0});
         if (next != sender.stored.outbox.end() && next->first.first == target) continue;
-        const auto mark = receiver->stored.applied.find(sender.key);
-        if (mark != receiver->stored.applied.end() && mark->second == n)
-            receiver->stored.applied.erase(mark);
+        const auto [class_name, actor] = split_target(target);
+        drop_mark(class_name, actor, sender.key, n);
     }
+}
+
+// Nobody will ask any more whether `n` of that source was applied. A mark that has moved on, or is about to, stays.
+void Units::drop_mark(const std::string& class_name,
+                      const std::string& actor,
+                      const std::string& source,
+                      std::uint64_t n) {
+    const auto key = actor_unit(env_.config.tenant, class_name, actor);
+    Unit* receiver = key ? unit_named(*key) : nullptr;
+    if (receiver == nullptr || receiver->applied.contains(source)) return;
+    const auto mark = receiver->stored.applied.find(source);
+    if (mark != receiver->stored.applied.end() && mark->second == n)
+        receiver->stored.applied.erase(mark);
 }
 
 }  // namespace hf::core

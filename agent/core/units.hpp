@@ -174,6 +174,10 @@ private:
     void message_done(Unit& sender, const std::string& target, std::uint64_t n);
     void put_done(Unit& unit);
     void messages_settled(Unit& sender, const LogEntry& stored);
+    void drop_mark(const std::string& class_name,
+                   const std::string& actor,
+                   const std::string& source,
+                   std::uint64_t n);
     [[nodiscard]] bool applied_already(const Unit& unit, const FromMessage& message) const;
     [[nodiscard]] bool room_for_mark(const Unit& unit, const FromMessage& message) const;
     void retry_offers();

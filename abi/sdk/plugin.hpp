@@ -117,6 +117,11 @@ public:
     virtual void handle(const Message& message) = 0;
     // Called after each batch of messages was handled, before the SDK looks for sleep: flush what was gathered.
     virtual void batch_done() {}
+    // Work that waits for no message, a bounded piece of it (below a millisecond: messages wait meanwhile). Called between
+    // batches; true: there is more, so the process does not sleep. Not by a Driver, whose owner has a loop of his own.
+    virtual bool turn() { return false; }
+    // The process is about to sleep until a message or a watched descriptor wakes it.
+    virtual void sleeps() {}
     // The supervisor asks to finish until then (CLOCK_MONOTONIC, 0: without a deadline). Called once, before shed_done().
     virtual void shed_started(std::int64_t deadline_ns) { (void)deadline_ns; }
     // The supervisor asks to finish: no new requests will come. Return true when nothing is open any more; the SDK asks

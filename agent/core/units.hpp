@@ -206,6 +206,7 @@ private:
 
     // The one driver: looks at what a unit has to do next and does it. Safe to call at any time.
     void pump(Unit& unit);
+    void pump_held(Unit& unit);
 
     // hold.cpp
     void acquire(Unit& unit);

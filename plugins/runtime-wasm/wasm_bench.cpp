@@ -13,6 +13,7 @@
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
+#include "plugins/runtime-wasm/settings.hpp"
 #include "plugins/runtime-wasm/testing/support.hpp"
 
 namespace hf::wasm {

@@ -383,8 +383,7 @@ TEST_CASE("an_alarm_is_not_delivered_once_the_event_before_it_set_another") {
     int alarms = 0;
     actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
         alarms += deliver.kind == EventKind::Alarm ? 1 : 0;
-        if (deliver.kind == EventKind::Http)
-            plain.alarm = AlarmWish{rig.now / kMs + 1000, false};
+        if (deliver.kind == EventKind::Http) plain.alarm = AlarmWish{rig.now / kMs + 1000, false};
         if (deliver.event != Bytes{2}) return plain;
         sets = deliver;
         return std::nullopt;

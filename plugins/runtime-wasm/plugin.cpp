@@ -209,10 +209,8 @@ void RuntimeWasm::activate(const sdk::Message& message) {
 
 void RuntimeWasm::deliver(const sdk::Message& message) {
     const auto& deliver = message.as<abi::Deliver>();
-    const Aside request{message.req_id,
-                        deliver.activation(),
-                        name_of(deliver.event_id()),
-                        message.deadline_ns};
+    const Aside request{
+        message.req_id, deliver.activation(), name_of(deliver.event_id()), message.deadline_ns};
     UniqueFd body = context_->take_body();
     const std::uint64_t body_bytes = body.valid() ? deliver.body_bytes() : 0;
     // A fault inside the guest that is not one of ours to catch must be blamed on this event.
@@ -230,10 +228,8 @@ void RuntimeWasm::deliver(const sdk::Message& message) {
 
 void RuntimeWasm::resume(const sdk::Message& message) {
     const auto& resume = message.as<abi::Resume>();
-    const Aside request{message.req_id,
-                        resume.activation(),
-                        name_of(resume.event_id()),
-                        message.deadline_ns};
+    const Aside request{
+        message.req_id, resume.activation(), name_of(resume.event_id()), message.deadline_ns};
     context_->set_current(message.req_id);
     const Ran ran = residents_->resume(request.activation,
                                        request.event,

@@ -72,7 +72,7 @@ private:
     std::map<std::string, ActorClass, std::less<>>
         classes_;                           // stable addresses: units point at them
     std::unique_ptr<Residents> residents_;  // after what it refers to
-    std::deque<Aside> aside_;  // the oldest first; kPreemptedMax at most
+    std::deque<Aside> aside_;               // the oldest first; kPreemptedMax at most
     LogGate gate_;
     Counts counts_;
     Counts told_;

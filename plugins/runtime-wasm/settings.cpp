@@ -38,8 +38,8 @@ Result<Settings> read_settings(
             number > found->most)
             return fail(Code::Invalid,
                         "setting '" + std::string(key) + "' is '" + std::string(value) +
-                            "', it must be " +
-                            std::to_string(found->least) + " to " + std::to_string(found->most));
+                            "', it must be " + std::to_string(found->least) + " to " +
+                            std::to_string(found->most));
         settings.*found->field = number;
     }
     return settings;

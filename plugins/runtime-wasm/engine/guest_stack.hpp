@@ -54,7 +54,7 @@ struct Fiber {
     std::int64_t cpu_left_ns = 0;
     std::int64_t wall_end_ns = 0;
     std::int64_t preempted_ns = 0;  // when it was; 0: it waits by itself
-    void* fake_stack = nullptr;  // a sanitizer's
+    void* fake_stack = nullptr;     // a sanitizer's
 };
 
 }  // namespace hf::wasm

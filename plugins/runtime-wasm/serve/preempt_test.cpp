@@ -25,7 +25,8 @@ std::int64_t cpu_ns() {
 }
 
 void burn_cpu(std::int64_t ns) {
-    for (const std::int64_t end = cpu_ns() + ns; cpu_ns() < end;) {}
+    for (const std::int64_t end = cpu_ns() + ns; cpu_ns() < end;) {
+    }
 }
 
 std::size_t preempted() {
@@ -209,8 +210,8 @@ TEST_CASE("what_a_guest_is_slow_to_make_room_for_comes_whole") {
     stage.actor_class.body_max = 30'000;
     stage.open(2);
     Bytes head(12, 0);
-    ran = stage.residents.run(
-        2, 1, head, kNowMs, 0, {1, 2}, {std::move(file).value(), large.size()});
+    ran =
+        stage.residents.run(2, 1, head, kNowMs, 0, {1, 2}, {std::move(file).value(), large.size()});
     REQUIRE(ran.ended == Ended::Preempted);
     head.assign(head.size(), 9);
     while (ran.ended == Ended::Preempted) ran = stage.go_on(2);

@@ -225,12 +225,11 @@ public:
             auto& fbb = channel_->builder();
             const abi::EventId id(1, activation);
             const auto vector = fbb.CreateVector(event);
-            REQUIRE(channel_->request(
-                        next_++,
-                        abi::CreateDeliver(
-                            fbb, activation, &id, 0, abi::EventKind::Http, vector, 1),
-                        monotonic_ns() + 30'000'000'000,
-                        0) == port::Sent::Now);
+            REQUIRE(channel_->request(next_++,
+                                      abi::CreateDeliver(
+                                          fbb, activation, &id, 0, abi::EventKind::Http, vector, 1),
+                                      monotonic_ns() + 30'000'000'000,
+                                      0) == port::Sent::Now);
         }
         std::vector<std::size_t> order;
         const auto handler = [&](const port::Received& received) {

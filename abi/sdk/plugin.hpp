@@ -75,7 +75,9 @@ public:
     // none. What is not taken is closed.
     [[nodiscard]] virtual UniqueFd take_body() = 0;
 
-    // Publishes what this process works on, so that a death by fault is blamed on the right request (design 2.8).
+    // Publishes what this process works on, so that a death by fault is blamed on the right request (design 2.8), and that
+    // it works at all: a gateway says so with 0 for each client that it lets in, or is taken for hanging when they keep
+    // coming while it has no other work.
     virtual void set_current(std::uint64_t req_id) = 0;
     // Calls fn when fd is readable. Removed by unwatch or at exit.
     virtual void watch(int fd, std::function<void()> fn) = 0;

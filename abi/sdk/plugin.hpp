@@ -121,7 +121,7 @@ public:
     virtual void batch_done() {}
     // Work that waits for no message, a bounded piece of it (below a millisecond: messages wait meanwhile). Called between
     // batches; true: there is more, so the process does not sleep. Not by a Driver, whose owner has a loop of his own.
-    virtual bool turn() { return false; }
+    virtual bool work() { return false; }
     // The process is about to sleep until a message or a watched descriptor wakes it.
     virtual void sleeps() {}
     // The supervisor asks to finish until then (CLOCK_MONOTONIC, 0: without a deadline). Called once, before shed_done().

@@ -426,8 +426,8 @@ void Session::poll(int timeout_ms) {
     }
 }
 
-bool Session::turn() {
-    return configured_ && !exiting_ && plugin_.turn();
+bool Session::work() {
+    return configured_ && !exiting_ && plugin_.work();
 }
 
 bool Session::before_block() {

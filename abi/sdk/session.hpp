@@ -40,7 +40,7 @@ public:
     // Handles a bounded batch of records, then batch_done() and publication of what was sent.
     void drain();
     // The plugin's own work; true: there is more.
-    [[nodiscard]] bool turn();
+    [[nodiscard]] bool work();
     // False: drain() again instead of blocking.
     [[nodiscard]] bool before_block();
     // For poll(): until the shed deadline, or -1.

@@ -241,7 +241,7 @@ void RuntimeWasm::resume(const sdk::Message& message) {
     settle(request, ran);
 }
 
-bool RuntimeWasm::turn() {
+bool RuntimeWasm::work() {
     if (aside_.empty()) return false;
     const Aside oldest = aside_.front();
     context_->set_current(oldest.req_id);

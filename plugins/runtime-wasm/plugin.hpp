@@ -30,7 +30,7 @@ public:
     Result<void> configure(const abi::Configure& configure, sdk::Context& context) override;
     void handle(const sdk::Message& message) override;
     void batch_done() override;
-    bool turn() override;
+    bool work() override;
     void sleeps() override { worker_->rest(); }
 
 private:

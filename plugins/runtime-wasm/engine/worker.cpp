@@ -215,6 +215,21 @@ Worker* Worker::current() {
     return {stop_, trap_, value_, elapsed};
 }
 
+// A leg is what runs between two stays on the host's stack.
+[[gnu::always_inline]] inline void Worker::begin_leg(std::int64_t start_ns) {
+    stop_ = Stop::Done;
+    trap_ = 0;
+    pending_ = 0;
+    whole_ = 0;
+    // The stack that the next call will need is there before a signal can ask for it.
+    const bool sliced = slice_ns_ != 0 && preempted_ < kPreemptedMax && have_stack();
+    slice_end_ns_ = sliced ? start_ns + slice_ns_ : 0;
+    const std::int64_t wall_end = wall_end_ns_;
+    const std::int64_t due = sliced ? std::min(start_ns + slice_ns_, wall_end) : wall_end;
+    active_ = 1;
+    if (wall_armed_ns_ == 0 || wall_armed_ns_ > due) arm_wall(due);
+}
+
 Outcome Worker::run(Instance& instance, GuestCall call, void* arg, Deadlines deadlines) {
     HF_CHECK(active_ == 0, "a worker runs one event at a time");
     instance_ = &instance;
@@ -253,20 +268,6 @@ Outcome Worker::resume(Parked parked, std::int64_t deadline_ns) {
     wall_end_ns_ = waiting.wall_end_ns;
     begin_leg(start);
     return enter_guest(waiting.at, start);
-}
-
-// A leg is what runs between two stays on the host's stack.
-[[gnu::always_inline]] inline void Worker::begin_leg(std::int64_t start_ns) {
-    stop_ = Stop::Done;
-    trap_ = 0;
-    pending_ = 0;
-    whole_ = 0;
-    // The stack that the next call will need is there before a signal can ask for it.
-    const bool sliced = slice_ns_ != 0 && preempted_ < kPreemptedMax && have_stack();
-    slice_end_ns_ = sliced ? start_ns + slice_ns_ : 0;
-    const std::int64_t due = sliced ? std::min(start_ns + slice_ns_, wall_end_ns_) : wall_end_ns_;
-    active_ = 1;
-    if (wall_armed_ns_ == 0 || wall_armed_ns_ > due) arm_wall(due);
 }
 
 // When the first leg began its CPU clock was not looked at: of what is known for sure, it used at most the time by the
@@ -438,7 +439,8 @@ void Worker::wall_tick(void* context) {
     if (slice_end_ns_ != 0 && now >= slice_end_ns_)
         slice_end_ns_ = end_slice(context) ? 0 : now + slice_ns_;
     const std::int64_t slice_end = slice_end_ns_;
-    arm_wall(slice_end == 0 ? wall_end_ns_ : std::min<std::int64_t>(slice_end, wall_end_ns_));
+    const std::int64_t wall_end = wall_end_ns_;
+    arm_wall(slice_end == 0 ? wall_end : std::min(slice_end, wall_end));
 }
 
 // On the signal stack, `context` is what it interrupted. False: not here; another time.

@@ -361,11 +361,18 @@ void Worker::act_on_pending() {
 }
 
 // On the guest's stack, in guest code or as a host function's last act. A deadline that is met on the way is found by
-// resume(), or by leave_host() afterwards.
+// resume(), or here afterwards. A leg may be over before the guest has run an instruction of it.
 void Worker::give_way() {
-    in_guest_ = 0;
-    leave_stack(Stop::Preempted);
-    leave_host();
+    do {
+        in_guest_ = 0;
+        leave_stack(Stop::Preempted);
+        in_guest_ = 1;
+    } while (pending_ == static_cast<int>(Stop::Preempted));
+    if (pending_ != 0) jump(static_cast<Stop>(pending_), 0);
+}
+
+void Worker::preempt_after(std::int64_t slice_ns) {
+    slice_ns_ = slice_ns == 0 ? 0 : std::max(slice_ns, kSliceNsMin);
 }
 
 void Worker::keep_whole(bool on) {
@@ -453,7 +460,8 @@ bool Worker::end_slice(void* context) {
     auto* interrupted = static_cast<ucontext_t*>(context);
     const auto sp = static_cast<std::uintptr_t>(interrupted->uc_mcontext.gregs[REG_RSP]);
     const auto bottom = reinterpret_cast<std::uintptr_t>(fiber_->stack->bottom());
-    if (sp < bottom + frame_bytes_ + kGiveWayBytes) return false;
+    const auto top = reinterpret_cast<std::uintptr_t>(fiber_->stack->top());
+    if (sp < bottom + frame_bytes_ + kGiveWayBytes || sp > top) return false;
     // Delivered by the return from this handler, at the very instruction that was interrupted.
     sigdelset(&interrupted->uc_sigmask, kSliceSignal);
     ::syscall(SYS_tgkill, pid_, tid_, kSliceSignal);

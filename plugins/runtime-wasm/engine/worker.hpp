@@ -36,6 +36,9 @@ namespace hf::wasm {
 
 enum class Stop : std::uint8_t { Done, Trap, CpuDeadline, WallDeadline, Abort, Parked, Preempted };
 
+// Most of a shorter slice would be the way into the guest and out of it.
+inline constexpr std::int64_t kSliceNsMin = 20'000;
+
 // Preempted calls that may wait at once; beyond them a call runs to its end in one go. Each holds a stack of 320 KiB that
 // it has touched parts of, and the last of so many waits for the CPU time of all before it.
 inline constexpr std::size_t kPreemptedMax = 64;
@@ -86,8 +89,8 @@ public:
     // Call before the last filter is laid.
     static Result<std::unique_ptr<Worker>> create(std::int64_t tick_ns, std::size_t parked_max = 0);
     // From the next run() or resume() on a call that has run for so long by the clock is preempted; 0, as at the start:
-    // none is.
-    void preempt_after(std::int64_t slice_ns) { slice_ns_ = slice_ns; }
+    // none is. Below kSliceNsMin it is that.
+    void preempt_after(std::int64_t slice_ns);
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
     ~Worker();

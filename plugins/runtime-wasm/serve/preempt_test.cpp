@@ -126,7 +126,7 @@ TEST_CASE("a_loop_around_host_calls_gives_way") {
 TEST_CASE("a_stack_that_is_nearly_used_up_ends_as_it_would_have") {
     Stage stage(wasm_of(machine()), {5'000 * kMs, 20'000 * kMs});
     REQUIRE(stage.error == "");
-    const Slices slices(5 * kUs);
+    const Slices slices(kSliceNsMin);
     for (int i = 0; i < 200; ++i) {
         CHECK(stage.run(1, 1, program({recurse()})).error ==
               "trap: call stack exhausted (256 KiB)");
@@ -191,7 +191,7 @@ TEST_CASE("what_a_guest_is_slow_to_make_room_for_comes_whole") {
           (i32.const 1024))
         (func (export "actor_event") (param i32 i32 i32) (result i32)
           (drop (call $http_reply (i32.const 200) (i32.const 0) (i32.const 0) (local.get 1) (local.get 2)))
-          (i32.const 0)))";
+          (i32.const 0))))";
     Stage stage(wasm_of(slow), {5'000 * kMs, 20'000 * kMs});
     REQUIRE(stage.error == "");
     const Slices slices(100 * kUs);

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from guests import UNRULY
 from harness import Case, wait_for
@@ -184,9 +185,8 @@ class LargeStates(Case):
         """More bytes than the supervisor keeps of states on their way: they come one after the other."""
         node, first = self.hoard()
         hoards = [first] + [Hoard(self, node, f"h{i}") for i in range(19)]
-        for hoard in hoards:
-            for number in range(52):
-                hoard.put(number)
+        with ThreadPoolExecutor(len(hoards)) as pool:
+            list(pool.map(lambda hoard: [hoard.put(number) for number in range(52)], hoards))
         node.stop(signal.SIGKILL)
         node.start()
         wrong = []
@@ -217,7 +217,7 @@ class NoRoom(Mounted):
         pid, fds = node.pid, node.fds()
         ballast = self.fill(store)
         refused = 0
-        for number in range(300):
+        for number in range(150):
             status, body = hoard.put(number % 60, allow=(200, 503))
             if status == 503:
                 refused += 1

@@ -164,10 +164,11 @@ TEST_CASE("a_state_of_many_payloads_is_kept_to_its_limit_and_folded_whole") {
     UnitState twice(kStateBytesMax);
     REQUIRE(twice.fold(base, true).ok());
     UnitState others(kStateBytesMax);
-    others.begin();
-    for (int n = 0; n < 20; ++n)
-        CHECK_FALSE(put(others, "w" + std::to_string(n), std::string(40'000, 'y'), 1U << 20U));
-    others.commit();
+    for (int n = 0; n < 25; ++n) {
+        others.begin();
+        CHECK_FALSE(put(others, "w" + std::to_string(n), std::string(40'000, 'y')));
+        others.commit();
+    }
     CHECK_FALSE(twice.fold(others.encode_all(), false).ok());
 }
 

@@ -67,7 +67,6 @@ Result<void> RuntimeWasm::configure(const abi::Configure& configure, sdk::Contex
     fill_engine_calls(host_);
     fill_guest_calls(host_);
     HF_ASSIGN(worker_, Worker::create(tick_ns(configure), settings.parked_events_max));
-    worker_->preempt_after(static_cast<std::int64_t>(settings.slice_us) * 1'000);
     // One more than units: loading a module takes a slot for a moment.
     pool_ = std::make_unique<SlotPool>(settings.resident_units_max + 1);
     residents_ = std::make_unique<Residents>(*worker_, *pool_, settings.resident_units_max);
@@ -77,6 +76,8 @@ Result<void> RuntimeWasm::configure(const abi::Configure& configure, sdk::Contex
             if (module->must_load() && !loaded.broken.empty())
                 return fail(Code::Refused, "class " + loaded.name + ": " + loaded.broken);
         }
+    // Not before: a module is instantiated in one go, however long this process waits for its turn meanwhile.
+    worker_->preempt_after(static_cast<std::int64_t>(settings.slice_us) * 1'000);
     return {};
 }
 

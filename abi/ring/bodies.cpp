@@ -103,6 +103,13 @@ Result<void> seal_body(int fd) {
     return {};
 }
 
+Result<UniqueFd> sealed_body(const char* name, BytesView bytes) {
+    HF_ASSIGN(UniqueFd file, make_body(name));
+    HF_TRY(append_body(file.get(), bytes.data(), bytes.size()));
+    HF_TRY(seal_body(file.get()));
+    return file;
+}
+
 bool read_body(int fd, void* to, std::size_t size, std::uint64_t at) {
     char* out = static_cast<char*>(to);
     while (size > 0) {

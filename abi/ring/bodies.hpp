@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 
+#include "abi/base/bytes.hpp"
 #include "abi/base/result.hpp"
 #include "abi/base/unique_fd.hpp"
 
@@ -27,6 +28,8 @@ struct Carried {
 [[nodiscard]] Result<void> append_body(int fd, const void* bytes, std::size_t size);
 // No byte of it changes from here on.
 [[nodiscard]] Result<void> seal_body(int fd);
+// A memory file of these bytes, sealed.
+[[nodiscard]] Result<UniqueFd> sealed_body(const char* name, BytesView bytes);
 // Reads exactly `size` bytes from `at` on. False: there are not as many.
 [[nodiscard]] bool read_body(int fd, void* to, std::size_t size, std::uint64_t at);
 

@@ -259,7 +259,7 @@ TEST_CASE("storage keeps what LMDB does with its open files") {
 }
 
 TEST_CASE(
-    "gateway and runtime make the one kind of memory file that large bodies are, and seal it") {
+    "who carries large bodies makes the one kind of memory file that they are, and seals it") {
     const auto act = [] {
         const long fd = call(SYS_memfd_create,
                              reinterpret_cast<long>("hf-test"),  // SAFETY: as the kernel wants it
@@ -271,7 +271,7 @@ TEST_CASE(
         char text[4];
         return ::pread(static_cast<int>(fd), text, 4, 0) == 4 ? 0 : 4;
     };
-    for (const Kind kind : {Kind::Gateway, Kind::Runtime}) {
+    for (const Kind kind : {Kind::Gateway, Kind::Storage, Kind::Runtime}) {
         CAPTURE(abi::EnumNameKind(kind));
         CHECK(in_child(kind, act).code == 0);
         for (const long flags : {0L,
@@ -289,7 +289,7 @@ TEST_CASE(
             CHECK(end.said == "seccomp: memfd_create\n");
         }
     }
-    CHECK(in_child(Kind::Storage, act).said == "seccomp: memfd_create\n");
+    CHECK(in_child(Kind::Placement, act).said == "seccomp: memfd_create\n");
 }
 
 TEST_CASE("the runtime keeps its CPU timers") {

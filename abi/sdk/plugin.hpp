@@ -67,7 +67,7 @@ public:
         return send_request(abi::BodyTraits<T>::enum_value, body.Union(), deadline_ns);
     }
 
-    // Large bodies (Request, Reply, Deliver, Delivered: body_token). What is being built carries the memory file `fd` of
+    // Large bodies (Request, Reply, Deliver, Delivered, Put, Got, Activate, Checkpointed: body_token). What is being built carries the memory file `fd` of
     // `bytes` bytes, written and sealed (abi/ring/bodies.hpp): put the answer into its body_token and `bytes` into its
     // body_bytes, then send it. `fd` stays the caller's and may be closed once it is sent.
     [[nodiscard]] virtual std::uint64_t carry(int fd, std::uint64_t bytes) = 0;

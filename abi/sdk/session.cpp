@@ -349,6 +349,12 @@ void Session::receive_body(const Message& message) {
     } else if (message.type == abi::Body::Reply) {
         token = message.as<abi::Reply>().body_token();
         bytes = message.as<abi::Reply>().body_bytes();
+    } else if (message.type == abi::Body::Put) {
+        token = message.as<abi::Put>().body_token();
+        bytes = message.as<abi::Put>().body_bytes();
+    } else if (message.type == abi::Body::Activate) {
+        token = message.as<abi::Activate>().body_token();
+        bytes = message.as<abi::Activate>().body_bytes();
     }
     if (token == 0) return;
     if (const char* broken = inbox_.take(control_.get(), token, bytes, body_))

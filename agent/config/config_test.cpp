@@ -294,7 +294,7 @@ TEST_CASE("classes_are_judged_one_by_one_and_against_themselves") {
     CHECK(
         bad("[class.c]\nmodule = \"m\"\nmemory_max = \"100KB\"").find("multiple of a wasm page") !=
         std::string::npos);
-    CHECK(bad("[class.c]\nmodule = \"m\"\nstate_max = \"49KiB\"").find("from 1KiB to 48KiB") !=
+    CHECK(bad("[class.c]\nmodule = \"m\"\nstate_max = \"4097KiB\"").find("from 1KiB to 4MiB") !=
           std::string::npos);
     CHECK(bad("[class.c]\nmodule = \"m\"\nconcurrency = 2").find("must be the whole number 1;") !=
           std::string::npos);

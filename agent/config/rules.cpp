@@ -77,7 +77,7 @@ constexpr Rule kClass[] = {
     {"wall_limit", Type::Duration, "5s", 1, kHour},
     // One wasm page to all that 32 bits reach.
     {"memory_max", Type::Size, "16MiB", 64 * kKiB, 4 * kGiB},
-    {"state_max", Type::Size, "48KiB", kKiB, kPayload},
+    {"state_max", Type::Size, "48KiB", kKiB, static_cast<std::int64_t>(kStateBytesMax)},
     // A guest runs one event at a time.
     {"concurrency", Type::Count, "1", 1, 1},
     {"persistence", Type::Word, "durable", 0, 0, "durable"},

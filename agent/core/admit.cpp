@@ -57,6 +57,7 @@ Units::Units(Env& env, StoreClient& store, Supervision& supervision)
                 [this](ReplyOut reply) { emit_reply(std::move(reply)); },
                 [this](const JournalItem& item) { journal_settled(item); }}),
       bulk_(env.config.limits.bulk_bytes),
+      states_(env.config.limits.states_bytes),
       warm_(env.config.classes.size()) {}
 
 void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
@@ -112,6 +113,7 @@ void Units::refuse(Handle gateway, std::uint64_t req_id, Refusal refusal) {
 void Units::config_changed() {
     warm_.resize(env_.config.classes.size());
     bulk_.limit(env_.config.limits.bulk_bytes);
+    states_.limit(env_.config.limits.states_bytes);
     if (warm_count_ != 0) evict_next_ = env_.now;  // another time may be too long for who is idle
     journal_.classes_changed();
 }
@@ -265,6 +267,7 @@ void Units::forget(Unit& unit) {
     HF_CHECK(!unit.has_work() && unit.settled(), "a unit with work is never forgotten");
     HF_CHECK(unit.pumping == 0, "nor is one that is being worked on");
     leave_runtime(unit, true);
+    if (unit.in_state_room) states_.leave(unit.id);
     if (unit.in_idle_list) idle_.erase(unit.idle_position);
     by_key_.erase(unit.key);
     units_.erase(unit.id);
@@ -354,11 +357,9 @@ void Units::pump_held(Unit& unit) {
         unsettled_ += unit.counted_unsettled ? 1U : static_cast<std::size_t>(-1);
     }
     leave_when_due(unit);
-    const bool wants_base = unit.memory == Memory::Resident && !unit.checkpointing &&
-                            !unit.stop_over &&
-                            (unit.entries_since_base >= env_.config.limits.checkpoint_entries ||
-                             unit.bytes_since_base >= env_.config.limits.checkpoint_bytes);
-    if (!unit.has_work() && !wants_base) return;
+    look_at_room(unit);
+    const bool base_next = wants_base(unit);
+    if (!unit.has_work() && !base_next) return;
     if (unit.hold == Hold::Idle && incarnation_ != 0) return acquire(unit);
     if (unit.hold != Hold::Serving) return;
     if (!unit.runtime.valid()) want_place(unit);
@@ -378,8 +379,9 @@ void Units::pump_held(Unit& unit) {
         return;
     }
     const bool ahead = unit.outputs.size() >= env_.config.limits.run_ahead_events ||
-                       unit.pending_bytes >= env_.config.limits.run_ahead_bytes;
-    if (wants_base || (!ahead && !unit.mailbox.empty())) queue_for_runtime(unit);
+                       unit.pending_bytes >= env_.config.limits.run_ahead_bytes ||
+                       base_overdue(unit);
+    if (base_next || (!ahead && !unit.mailbox.empty())) queue_for_runtime(unit);
 }
 
 }  // namespace hf::core

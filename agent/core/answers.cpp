@@ -100,6 +100,7 @@ void Units::refuse_waiting(Unit& unit, ReplyReason reason, const std::string& te
     // What is refused may come again at once, and is then not refused here: a mailbox is emptied once.
     std::deque<Mail> refused = std::exchange(unit.mailbox, {});
     unit.mailbox_bytes = 0;
+    look_at_room(unit);
     for (Mail& mail : refused) {
         ReplyOut reply;
         reply.reason = reason;
@@ -131,6 +132,7 @@ void Units::deadline_passed(const DeadlineEntry& entry) {
         Mail mail = std::move(*it);
         unit->mailbox_bytes -= mail.waiting.bytes;
         unit->mailbox.erase(it);
+        look_at_room(*unit);
         answer(*unit, mail.waiting, std::move(reply));
         forget_waiting(mail.waiting);
         return;

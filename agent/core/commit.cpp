@@ -35,12 +35,11 @@ void Units::append(Unit& unit, LogEntry part) {
     unit.pending.push_back(std::move(next));
 }
 
-// A base is an entry of its own, behind every change it contains.
+// A base is an entry of its own, behind every change it contains. It runs ahead of nothing: what it holds is stored before it.
 void Units::append_base(Unit& unit, Bytes base) {
     PendingEntry next;
     next.ordinal = ++unit.last_ordinal;
     next.bytes = base.size();
-    unit.pending_bytes += next.bytes;
     next.entry.kind = EntryKind::Base;
     next.entry.changes.push_back(std::move(base));
     unit.pending.push_back(std::move(next));
@@ -63,8 +62,10 @@ void Units::commit(Unit& unit) {
         entry.base_seq = entry.seq - 1;
         unit.stored.give(entry);
     }
+    Bytes body = env_.codec.encode(entry);
+    if (entry.kind == EntryKind::Base) entry.changes.clear();  // once is enough
     unit.commit_op = store_.put(key::entry(env_.config.app, unit.key, entry.seq),
-                                env_.codec.encode(entry),
+                                std::move(body),
                                 Condition::IfAbsent,
                                 "",
                                 entry.write_id,
@@ -120,20 +121,27 @@ void Units::committed(Unit& unit, StoreAnswer& answer) {
     unit.commit_op = 0;
     if (answer.outcome == Outcome::PreconditionFailed)
         return fence(unit, "its next log entry is somebody else's");
-    if (answer.outcome != Outcome::Applied) {
+    const bool base = unit.pending.front().entry.kind == EntryKind::Base;
+    if (answer.outcome != Outcome::Applied && !base) {
         undo(unit, answer.reason.empty() ? "the store refused the write" : answer.reason);
         return pump(unit);
     }
     PendingEntry stored = std::move(unit.pending.front());
     unit.pending.pop_front();
-    unit.pending_bytes -= stored.bytes;
+    if (!base) unit.pending_bytes -= stored.bytes;
     unit.stored_ordinal = stored.ordinal;
+    if (answer.outcome != Outcome::Applied) {
+        // Everything in it is stored as it was before: the log goes on without a base, and nothing is undone.
+        put_off_base(unit, "the store refused it: " + answer.reason);
+        return pump(unit);
+    }
     unit.slots.push_back({stored.entry.seq, false, 0});
     ++unit.next_seq;
     ++env_.stats.commits;
     if (stored.entry.kind == EntryKind::Base) {
         ++env_.stats.bases;
         unit.base_seq = stored.entry.seq;
+        unit.base_bytes = stored.bytes + entry_cost(stored.entry);
         unit.entries_since_base = 0;
         unit.bytes_since_base = 0;
         unit.checkpointing = false;

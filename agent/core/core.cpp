@@ -29,6 +29,7 @@ void Core::step(Event event, Time now, Actions& out) {
     env_.now = std::max(env_.now, now);
     env_.out = &out;
     std::visit([this](auto& e) { handle(e); }, event);
+    units_.settle_rooms();
     if (stopping_ != Stopping::No && stopping_ != Stopping::Done) advance_stop();
     env_.out = nullptr;
 }

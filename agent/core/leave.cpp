@@ -91,6 +91,7 @@ void Units::leave_when_due(Unit& unit) {
 
 // Ends the unit's stay at its runtime; the activation id is retired with it.
 void Units::leave_runtime(Unit& unit, bool tell_runtime) {
+    look_at_room(unit);
     end_leaving(unit);
     unit.wants_stop = false;
     unit.stop_over = false;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "abi/base/check.hpp"
+#include "abi/base/limits.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/units.hpp"
 
@@ -29,6 +30,7 @@ void Units::start_load(Unit& unit) {
     unit.fetches_open = 0;
     ++unit.load;
     unit.list_after.clear();
+    unit.load_bytes = 0;
     unit.seal_tries = 0;
     if (!unit.sealed && unit.epoch == 1) {
         // The record did not exist, so there is no log: the seal at slot 1 proves it.
@@ -61,6 +63,7 @@ void Units::listed(Unit& unit, StoreAnswer& answer) {
             return load_failed(unit, "its log was listed out of order");
         unit.to_fetch.push_back(parsed->seq);
         unit.list_after = object.key;
+        unit.load_bytes += std::min<std::uint64_t>(object.size, kObjectBytesMax);
     }
     if (unit.to_fetch.size() > kLogEntriesMax)
         return load_failed(unit, "its log lists more entries than any node writes");
@@ -128,6 +131,7 @@ void Units::seal_answered(Unit& unit, StoreAnswer& answer) {
 
 void Units::fetch_more(Unit& unit) {
     unit.memory = Memory::Fetching;
+    if (!room_for_state(unit, unit.load_bytes)) return;
     while (!unit.to_fetch.empty() && unit.fetches_open < kFetchesMax) {
         const std::uint64_t seq = unit.to_fetch.back();
         unit.to_fetch.pop_back();
@@ -166,6 +170,7 @@ void Units::load_failed(Unit& unit, const std::string& why) {
     unit.memory = Memory::Cold;
     unit.to_fetch.clear();
     unit.fetched.clear();
+    look_at_room(unit);
     env_.note(NoteLevel::Error, "units", unit.key + ": not loaded: " + why);
     if (unit.running) requeue_running(unit);
     refuse_waiting(unit, ReplyReason::Unavailable, "the actor could not be loaded: " + why);
@@ -206,6 +211,7 @@ void Units::fold(Unit& unit) {
     unit.compacted_to = 0;
     unit.entries_since_base = 0;
     unit.bytes_since_base = 0;
+    unit.base_bytes = 0;
     for (auto& [seq, entry] : unit.fetched) {
         const bool is_seal = entry.kind == EntryKind::Seal;
         // What is reaped of this node says nothing of another's incarnation with that number.
@@ -217,6 +223,7 @@ void Units::fold(Unit& unit) {
         // Seals count: an actor that is only ever read gets one with each owner, and a base lets them be deleted.
         if (seq != base) ++unit.entries_since_base;
         if (is_seal) continue;
+        if (seq == base) unit.base_bytes = entry_cost(entry);
         bool first = entry.kind == EntryKind::Base;
         for (Bytes& changes : entry.changes) {
             if (seq != base) unit.bytes_since_base += changes.size();

@@ -3,14 +3,11 @@
 #include <utility>
 
 #include "abi/base/check.hpp"
-#include "abi/base/limits.hpp"
 #include "agent/core/units.hpp"
 
 namespace hf::core {
 
 namespace {
-// Of an entry: unit, epoch, numbers.
-constexpr std::size_t kObjectHeadBytes = 1024;
 constexpr std::size_t kSendsMax = 32;       // messages of one event (guest ABI v1)
 constexpr std::uint16_t kAttemptsMax = 16;  // deliveries of one event, whatever ended them
 constexpr std::uint32_t kRetryAfterMs = 1000;
@@ -175,9 +172,7 @@ void Units::send_next(Unit& unit) {
     if (unit.memory != Memory::Resident || unit.stop_over) return;
     if (unit.running) return send_resume(unit);
     if (stop_is_next(unit)) return send_stop(unit);
-    const Limits& limits = env_.config.limits;
-    if (!unit.checkpointing && (unit.entries_since_base >= limits.checkpoint_entries ||
-                                unit.bytes_since_base >= limits.checkpoint_bytes)) {
+    if (wants_base(unit)) {
         unit.checkpointing = true;
         env_.emit(Checkpoint{
             unit.runtime, open_runtime_op(unit, RuntimeAsk::Checkpoint), unit.activation});
@@ -373,28 +368,6 @@ ReplyOut Units::reply_of(const Mail& mail, DeliveredIn& event) {
     if (std::holds_alternative<FromRequest>(mail.waiting.origin))
         reply.attached = std::move(event.reply_attached);
     return reply;
-}
-
-void Units::checkpointed(CheckpointedIn& event) {
-    Unit* unit = close_runtime_op(event.op, event.from, RuntimeAsk::Checkpoint, event.activation);
-    if (unit == nullptr || !unit->checkpointing) return;
-    // What is still to be applied and marked goes with the state, and both have to fit one object.
-    LogEntry fold;
-    unit->stored.give(fold);
-    if (event.ok && entry_cost(fold) + event.base.size() > kObjectBytesMax - kObjectHeadBytes) {
-        event.ok = false;
-        event.error = "with the messages that are under way it is larger than an object";
-    }
-    if (!event.ok || event.base.size() > env_.config.limits.entry_bytes) {
-        // Not now: ask again after as many entries as before.
-        env_.note(NoteLevel::Warn, "units", unit->key + ": no checkpoint: " + event.error);
-        unit->checkpointing = false;
-        unit->entries_since_base = 0;
-        unit->bytes_since_base = 0;
-        return pump(*unit);
-    }
-    append_base(*unit, std::move(event.base));
-    pump(*unit);
 }
 
 void Units::dropped(const DroppedIn& event) {

@@ -111,6 +111,8 @@ struct Limits {
     std::uint32_t swap_answers = 64;
     Time swap_window = 2 * kSecond;
     std::uint64_t bulk_bytes = 512ULL << 20U;  // of all large bodies that are open
+    // States on their way between store and runtimes: eight of the largest. Each may lie in memory four times.
+    std::size_t states_bytes = 32U << 20U;
 };
 
 struct Config {

@@ -171,6 +171,8 @@ struct Unit {
     std::uint64_t compacted_to = 0;  // the base whose cover was turned into garbage already
     std::size_t entries_since_base = 0;
     std::size_t bytes_since_base = 0;
+    std::size_t base_bytes =
+        0;  // of the newest base; what it may have grown to when a later one was put off
     bool sealed = false;
     std::uint64_t prior_incarnation = 0;  // the one our seal fences, 0 = none
     std::string prior_node;               // and whose
@@ -204,6 +206,7 @@ struct Unit {
     std::uint64_t load = 0;  // counts loads: answers of an abandoned one are dropped
     std::map<std::uint64_t, LogEntry> fetched;
     std::string list_after;
+    std::size_t load_bytes = 0;        // of what was listed
     std::vector<StoredChanges> image;  // what Activate still has to carry
     std::size_t image_next = 0;
     std::uint32_t image_part = 0;
@@ -215,6 +218,7 @@ struct Unit {
     std::uint64_t activation = 0;
     OpId runtime_op = 0;  // the one open Activate, Deliver or Checkpoint
     bool checkpointing = false;
+    bool in_state_room = false;  // in Units::states_, with room or in line
     bool queued_for_runtime = false;
 
     std::optional<Mail> running;

@@ -11,7 +11,7 @@
 //  - a request for later is in the journal before its client hears so, and is applied once by its number;
 //  - an alarm fires through the index; only the unit's own log says whether it still stands;
 //  - who wants a Stop leaves memory after it, with what it wrote stored, and runs nothing else in that activation.
-// One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, leave.cpp, commit.cpp, calls.cpp, messages.cpp, later.cpp,
+// One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, leave.cpp, commit.cpp, bases.cpp, calls.cpp, messages.cpp, later.cpp,
 // wakes.cpp, socket_events.cpp.
 #pragma once
 
@@ -33,6 +33,7 @@
 #include "agent/core/placer.hpp"
 #include "agent/core/ready_lines.hpp"
 #include "agent/core/sockets.hpp"
+#include "agent/core/state_room.hpp"
 #include "agent/core/store_client.hpp"
 #include "agent/core/supervision.hpp"
 #include "agent/core/unit.hpp"
@@ -88,6 +89,8 @@ public:
     void runtime_gone(const Gone& gone);
 
     void tick();
+    // To be called at the end of each step.
+    void settle_rooms();
     [[nodiscard]] Time next_deadline() const;
 
     [[nodiscard]] std::size_t size() const { return units_.size(); }
@@ -95,6 +98,7 @@ public:
     [[nodiscard]] const Alarms& alarms() const { return alarms_; }
     [[nodiscard]] const Journal& journal() const { return journal_; }
     [[nodiscard]] const Bulk& bulk() const { return bulk_; }
+    [[nodiscard]] const StateRoom& states() const { return states_; }
     [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }
     [[nodiscard]] const std::unordered_map<UnitId, std::unique_ptr<Unit>>& all() const {
         return units_;
@@ -290,6 +294,16 @@ private:
     void undo(Unit& unit, const std::string& why);
     void compact(Unit& unit);
 
+    // bases.cpp
+    [[nodiscard]] bool base_due(const Unit& unit, std::size_t times) const;
+    [[nodiscard]] bool base_overdue(const Unit& unit) const;
+    [[nodiscard]] bool wants_base(Unit& unit);
+    [[nodiscard]] static std::size_t base_bytes_at_most(const Unit& unit);
+    void put_off_base(Unit& unit, const std::string& why);
+    [[nodiscard]] bool room_for_state(Unit& unit, std::size_t bytes);
+    void look_at_room(const Unit& unit);
+    [[nodiscard]] bool needs_room(const Unit& unit) const;
+
     Env& env_;
     StoreClient& store_;
     Supervision& supervision_;
@@ -298,6 +312,8 @@ private:
     Journal journal_;
     Sockets sockets_;
     Bulk bulk_;
+    StateRoom states_;
+    std::vector<UnitId> room_looks_;  // units that may need their room no longer
     std::multimap<Time, std::pair<UnitId, std::string>> offers_later_;  // (sender, target)
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;
     std::unordered_map<std::string, UnitId> by_key_;

@@ -240,17 +240,24 @@ void Daemon::send(const T& action) {
     // The core bounds what it keeps open per instance below the channel's queue, so a full one is an instance that does
     // not read.
     if (sent == port::Sent::Busy) step(core::Violated{action.to, "does not read its queue"});
-    if (sent != port::Sent::TooLarge) return;
-    too_large(action.to);
+    if (sent != port::Sent::TooLarge && sent != port::Sent::NoFile) return;
+    const bool no_file = sent == port::Sent::NoFile;
+    [[maybe_unused]] const char* const why =
+        no_file ? "the supervisor has no memory or no descriptor left for it"
+                : "the request is larger than a record";
+    if (!no_file) too_large(action.to);
     // It was never sent, so nothing is uncertain about it.
     if constexpr (std::is_same_v<T, core::StoreRequest>) {
         core::StoreAnswer answer;
         answer.from = action.to;
         answer.op = action.op;
         answer.outcome = core::Outcome::Refused;
-        answer.reason = "the request is larger than a record";
+        answer.reason = why;
         step(std::move(answer));
     }
+    if constexpr (std::is_same_v<T, core::Activate>)
+        step(core::ActivatedIn{
+            action.to, action.op, action.activation, core::ActivateStatus::Failed, why});
 }
 
 namespace {

@@ -207,19 +207,45 @@ Result<void> LinkChannel::drain_final(const std::function<void(const Received&)>
 const char* LinkChannel::receive_body(Received& received) {
     std::uint64_t token = 0;
     std::uint64_t bytes = 0;
-    if (received.type == abi::Body::Request) {
-        const auto& request = received.as<abi::Request>();
-        token = request.body_token();
-        bytes = request.body_bytes();
-        if (token != 0 && request.durable()) return "a durable request with a large body";
-    } else if (received.type == abi::Body::Delivered) {
-        const auto& delivered = received.as<abi::Delivered>();
-        token = delivered.body_token();
-        bytes = delivered.body_bytes();
-        if (token != 0 && delivered.reply_body() != nullptr && delivered.reply_body()->size() != 0)
-            return "an answer with two bodies";
+    std::uint64_t most = kLargeBodyBytesMax;
+    const flatbuffers::Vector<std::uint8_t>* beside = nullptr;
+    switch (received.type) {
+        case abi::Body::Request: {
+            const auto& request = received.as<abi::Request>();
+            token = request.body_token();
+            bytes = request.body_bytes();
+            if (token != 0 && request.durable()) return "a durable request with a large body";
+            break;
+        }
+        case abi::Body::Delivered: {
+            const auto& delivered = received.as<abi::Delivered>();
+            token = delivered.body_token();
+            bytes = delivered.body_bytes();
+            beside = delivered.reply_body();
+            break;
+        }
+        case abi::Body::Got: {
+            const auto& got = received.as<abi::Got>();
+            token = got.body_token();
+            bytes = got.body_bytes();
+            beside = got.body();
+            most = kObjectBytesMax;
+            break;
+        }
+        case abi::Body::Checkpointed: {
+            const auto& checkpointed = received.as<abi::Checkpointed>();
+            token = checkpointed.body_token();
+            bytes = checkpointed.body_bytes();
+            beside = checkpointed.base();
+            most = kObjectBytesMax;
+            break;
+        }
+        default:
+            return nullptr;
     }
     if (token == 0) return nullptr;
+    if (beside != nullptr && beside->size() != 0) return "an answer with two bodies";
+    if (bytes > most) return "an object larger than any store keeps";
     UniqueFd file;
     if (const char* broken = inbox_.take(control_.get(), token, bytes, file)) return broken;
     received.attached = std::make_shared<const SealedBody>(std::move(file), bytes);

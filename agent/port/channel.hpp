@@ -50,8 +50,8 @@ private:
     std::unique_ptr<State> state_;
 };
 
-// A large body: its descriptor was judged when it came in, and nobody can change what is behind it. Never mapped or read
-// here, only passed on; closed with its last owner.
+// A large body: its descriptor was judged when it came in, and nobody can change what is behind it. Never mapped, and only
+// passed on, but for a unit's state, which the core keeps (large.hpp); closed with its last owner.
 class SealedBody final : public core::Attachment {
 public:
     SealedBody(UniqueFd file, std::uint64_t bytes)
@@ -84,6 +84,7 @@ enum class Sent {
     Queued,    // waits in private memory for credit or ring room; goes out by itself, in order
     Busy,      // the private queue is full by count or bytes: nothing was kept
     TooLarge,  // beyond the record's limit, or an answer beyond its type's reply_max: nothing was kept, an answer is still due
+    NoFile,    // no memory file can be made for what no record holds: nothing was kept
 };
 
 class Channel {

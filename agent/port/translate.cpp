@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "agent/port/large.hpp"
+
 namespace hf::port {
 
 namespace {
@@ -154,7 +156,26 @@ core::Event got(Handle from, const Received& record) {
     answer.reason = text(table.reason());
     if (table.write_id() != nullptr)
         answer.write_id = {table.write_id()->hi(), table.write_id()->lo()};
+    if (record.attached != nullptr && !read_state(*record.attached, answer.body)) {
+        answer.outcome = core::Outcome::Unknown;
+        answer.reason = "the object's memory file could not be read";
+    }
     return answer;
+}
+
+core::Event checkpointed(Handle from, const Received& record) {
+    const auto& table = record.as<abi::Checkpointed>();
+    core::CheckpointedIn event{from,
+                               record.reply_to,
+                               table.activation(),
+                               table.ok(),
+                               bytes(table.base()),
+                               text(table.error())};
+    if (record.attached != nullptr && !read_state(*record.attached, event.base)) {
+        event.ok = false;
+        event.error = "the state's memory file could not be read";
+    }
+    return event;
 }
 
 core::Event stored(Handle from, const Received& record) {
@@ -225,22 +246,35 @@ Sent send(Channel& channel, const core::StoreRequest& action) {
         case core::StoreVerb::Put:
             break;
     }
-    const auto body = fbb.CreateVector(action.body.data(), action.body.size());
+    const bool large = action.body.size() > kInlineObjectBytesMax;
+    const auto file = large ? state_file(action.body) : nullptr;
+    if (large && file == nullptr) return Sent::NoFile;
+    const Token token = carry(channel, file);
+    const auto body = large ? 0 : fbb.CreateVector(action.body.data(), action.body.size());
     const auto etag = string_of(fbb, action.etag);
     const abi::WriteId write_id(action.write_id.hi, action.write_id.lo);
     auto condition = abi::Condition::None;
     if (action.condition == core::Condition::IfAbsent) condition = abi::Condition::IfAbsent;
     if (action.condition == core::Condition::IfMatch) condition = abi::Condition::IfMatch;
     return channel.request(
-        action.op, abi::CreatePut(fbb, key, body, condition, etag, &write_id), 0, 0);
+        action.op,
+        abi::CreatePut(fbb, key, body, condition, etag, &write_id, token.token, token.bytes),
+        0,
+        0);
 }
 
 Sent send(Channel& channel, const core::Activate& action, const std::string& tenant) {
     auto& fbb = channel.builder();
+    // The core sends what is larger than a piece alone.
+    const bool large =
+        action.entries.size() == 1 && action.entries.front().changes.size() > kPayloadBytesMax;
+    const auto file = large ? state_file(action.entries.front().changes) : nullptr;
+    if (large && file == nullptr) return Sent::NoFile;
+    const Token token = carry(channel, file);
     std::vector<flatbuffers::Offset<abi::StoredChanges>> entries;
     entries.reserve(action.entries.size());
     for (const core::StoredChanges& entry : action.entries) {
-        const auto changes = vector_of(fbb, entry.changes);
+        const auto changes = large ? 0 : vector_of(fbb, entry.changes);
         entries.push_back(abi::CreateStoredChanges(fbb, entry.seq, entry.base, changes));
     }
     const auto list = fbb.CreateVector(entries);
@@ -259,7 +293,9 @@ Sent send(Channel& channel, const core::Activate& action, const std::string& ten
                                                action.part,
                                                action.more,
                                                list,
-                                               action.alarm_due_ms),
+                                               action.alarm_due_ms,
+                                               token.token,
+                                               token.bytes),
                            0,
                            0);
 }
@@ -491,15 +527,8 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
         }
         case abi::Body::Delivered:
             return delivered(from, record);
-        case abi::Body::Checkpointed: {
-            const auto& table = record.as<abi::Checkpointed>();
-            return core::CheckpointedIn{from,
-                                        record.reply_to,
-                                        table.activation(),
-                                        table.ok(),
-                                        bytes(table.base()),
-                                        text(table.error())};
-        }
+        case abi::Body::Checkpointed:
+            return checkpointed(from, record);
         case abi::Body::Dropped:
             return core::DroppedIn{from, record.reply_to};
         case abi::Body::Placed: {

@@ -11,7 +11,8 @@
 
 namespace hf::port {
 
-// Each writes one record. Busy: the instance's private queue is full, nothing was sent.
+// Each writes one record, and with a unit's state that no record holds a memory file beside it (large.hpp). Busy: the
+// instance's private queue is full, nothing was sent.
 Sent send(Channel& channel, const core::StoreRequest& action);
 Sent send(Channel& channel, const core::Activate& action, const std::string& tenant);
 Sent send(Channel& channel, const core::Deliver& action, std::int64_t wall_now_ms);

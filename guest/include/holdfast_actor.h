@@ -60,8 +60,8 @@ typedef __SIZE_TYPE__ hf_size;
 #define HF_EVENT_RESTORED 7
 #define HF_EVENT_STOP 8
 
-/* Bounds of the host: key 512 bytes; value, a call's body and answer, state 48 KiB each; a request's body and its reply's
- * body_max of the class, 48 KiB unless it says more; changes and sends of one event 48 KiB together; reply headers 12 KiB;
+/* Bounds of the host: key 512 bytes; value, a call's body and answer 48 KiB each; the state the class's state_max, a request's
+ * body and its reply's its body_max, each 48 KiB unless the class says more; changes and sends of one event 48 KiB together; reply headers 12 KiB;
  * everything one event leaves but such a reply 60 KiB. */
 #define HF_KEY_MAX 512u
 #define HF_VALUE_MAX 49152u

@@ -5,6 +5,7 @@
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
 #include "plugins/runtime-wasm/answer.hpp"
+#include "plugins/runtime-wasm/serve/large_state.hpp"
 #include "plugins/runtime-wasm/settings.hpp"
 
 namespace hf::wasm {
@@ -22,9 +23,6 @@ constexpr std::int64_t kWallUsDefault = 5'000'000;
 constexpr std::int64_t kTickPart = 25;
 constexpr std::int64_t kTickNsMin = 1'000'000;
 constexpr std::int64_t kTickNsMax = 20'000'000;
-
-// What a Checkpointed holds beside its envelope.
-constexpr std::size_t kCheckpointBytesMax = kRecordBytesMax - 1'024;
 
 constexpr std::int64_t kCountersEveryNs = 1'000'000'000;
 
@@ -69,7 +67,6 @@ Result<void> RuntimeWasm::configure(const abi::Configure& configure, sdk::Contex
     fill_engine_calls(host_);
     fill_guest_calls(host_);
     HF_ASSIGN(worker_, Worker::create(tick_ns(configure), settings.parked_events_max));
-    worker_->preempt_after(static_cast<std::int64_t>(settings.slice_us) * 1'000);
     // One more than units: loading a module takes a slot for a moment.
     pool_ = std::make_unique<SlotPool>(settings.resident_units_max + 1);
     residents_ = std::make_unique<Residents>(*worker_, *pool_, settings.resident_units_max);
@@ -79,6 +76,8 @@ Result<void> RuntimeWasm::configure(const abi::Configure& configure, sdk::Contex
             if (module->must_load() && !loaded.broken.empty())
                 return fail(Code::Refused, "class " + loaded.name + ": " + loaded.broken);
         }
+    // Not before: a module is instantiated in one go, however long this process waits for its turn meanwhile.
+    worker_->preempt_after(static_cast<std::int64_t>(settings.slice_us) * 1'000);
     return {};
 }
 
@@ -170,7 +169,8 @@ void RuntimeWasm::prepare(const sdk::Message& message) {
     context_->reply(message.req_id, abi::CreatePrepared(fbb, why.empty(), error));
 }
 
-Result<void> RuntimeWasm::activate_piece(const abi::Activate& piece) {
+// `large`: the changes of its one entry, when no record holds them.
+Result<void> RuntimeWasm::activate_piece(const abi::Activate& piece, const UniqueFd& large) {
     if (piece.part() == 0) {
         const auto found = classes_.find(text_of(piece.class_name()));
         if (found == classes_.end())
@@ -180,9 +180,15 @@ Result<void> RuntimeWasm::activate_piece(const abi::Activate& piece) {
         HF_TRY(residents_->open(piece.activation(), text_of(piece.unit()), found->second));
     }
     const auto* entries = piece.entries();
+    Bytes beside;
+    if (large.valid()) {
+        if (entries == nullptr || entries->size() != 1)
+            return fail(Code::Invalid, "a state came beside a piece that has not one entry");
+        HF_ASSIGN(beside, read_state(large, piece.body_bytes()));
+    }
     for (unsigned i = 0; entries != nullptr && i < entries->size(); ++i) {
         const abi::StoredChanges* entry = entries->Get(i);
-        const BytesView changes = bytes_of(entry->changes());
+        const BytesView changes = large.valid() ? BytesView(beside) : bytes_of(entry->changes());
         // An entry without changes (an alarm only) says nothing here; a base always says something.
         if (changes.empty() && !entry->base()) continue;
         HF_TRY(residents_->fold(piece.activation(), changes, entry->base()));
@@ -192,7 +198,7 @@ Result<void> RuntimeWasm::activate_piece(const abi::Activate& piece) {
 
 void RuntimeWasm::activate(const sdk::Message& message) {
     const auto& piece = message.as<abi::Activate>();
-    const Result<void> done = activate_piece(piece);
+    const Result<void> done = activate_piece(piece, context_->take_body());
     if (!done) residents_->drop(piece.activation());
     const abi::ActivateStatus status = done ? abi::ActivateStatus::Ok
                                        : done.error().code == Code::Busy
@@ -292,19 +298,18 @@ void RuntimeWasm::tell_logs(const Event& event, std::string_view unit) {
 
 void RuntimeWasm::checkpoint(const sdk::Message& message) {
     const std::uint64_t activation = message.as<abi::Checkpoint>().activation();
-    Result<Bytes> base = residents_->checkpoint(activation);
-    // Only entries from before a lowered limit can make a state that large.
-    if (base && base->size() > kCheckpointBytesMax)
-        base = fail(Code::Invalid,
-                    "the state takes " + std::to_string(base->size()) +
-                        " bytes, a checkpoint holds " + std::to_string(kCheckpointBytesMax));
+    const Result<Bytes> base = residents_->checkpoint(activation);
+    Result<UniqueFd> file = base ? state_file(*base) : Result<UniqueFd>(base.error());
+    const bool large = file && file->valid();
     auto& fbb = context_->builder();
-    const auto bytes = base ? fbb.CreateVector(base->data(), base->size())
-                            : flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>>();
+    const auto bytes = file && !large ? fbb.CreateVector(base->data(), base->size())
+                                      : flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>>();
     const auto error =
-        base ? flatbuffers::Offset<flatbuffers::String>() : error_in(fbb, base.error().message);
+        file ? flatbuffers::Offset<flatbuffers::String>() : error_in(fbb, file.error().message);
+    const std::uint64_t token = large ? context_->carry(file->get(), base->size()) : 0;
     context_->reply(message.req_id,
-                    abi::CreateCheckpointed(fbb, activation, base.ok(), bytes, error));
+                    abi::CreateCheckpointed(
+                        fbb, activation, file.ok(), bytes, error, token, large ? base->size() : 0));
 }
 
 void RuntimeWasm::count(Ended ended) {

@@ -44,7 +44,7 @@ private:
     const ActorClass& load_class(const abi::Module& wanted);
     void prepare(const sdk::Message& message);
     void activate(const sdk::Message& message);
-    Result<void> activate_piece(const abi::Activate& piece);
+    Result<void> activate_piece(const abi::Activate& piece, const UniqueFd& large);
     void deliver(const sdk::Message& message);
     void resume(const sdk::Message& message);
     void settle(const Aside& request, const Ran& ran);

@@ -87,6 +87,29 @@ TEST_CASE("a_counter_counts_is_moved_by_its_entries_and_by_its_checkpoint") {
     CHECK(runtime.activate(5, "no-such") == "class no-such is not configured here");
 }
 
+TEST_CASE("a_state_that_no_record_holds_comes_and_goes_as_a_file") {
+    UnitState state(kStateBytesMax);
+    for (int n = 0; n < 90; ++n) {
+        state.begin();
+        const std::string value(40'000, static_cast<char>('a' + n % 26));
+        CHECK_FALSE(
+            state.put("v" + std::to_string(n), as_bytes(value), {kPayloadBytesMax, "room"}));
+        state.commit();
+    }
+    const Bytes base = state.encode_all();
+    REQUIRE(base.size() > 3'000'000);
+    Plain runtime({counter()});
+    REQUIRE_MESSAGE(runtime.ready, runtime.error);
+    CHECK(runtime.activate(1, "counter", {{base, true}}).empty());
+    CHECK(runtime.checkpoint(1) == base);
+    CHECK(runtime.checkpointed);
+    CHECK(runtime.get(1, "/").body == "0\n");
+    // Not a state, however large.
+    CHECK(runtime.activate(2, "counter", {{Bytes(100'000), true}}) ==
+          "a stored entry of 100000 bytes is not a ChangeSet");
+    CHECK(runtime.get(1, "/").body == "0\n");
+}
+
 TEST_CASE("a_ledger_sees_what_was_applied_twice") {
     Plain runtime({ledger()});
     REQUIRE_MESSAGE(runtime.ready, runtime.error);

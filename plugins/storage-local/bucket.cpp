@@ -18,6 +18,11 @@ constexpr std::uint64_t kSerialBlock = 1U << 16U;
 
 }  // namespace
 
+std::string body_too_large(std::uint64_t bytes) {
+    return "a body has at most " + std::to_string(kObjectBytesMax) +
+           " bytes (kObjectBytesMax), this one " + std::to_string(bytes);
+}
+
 std::vector<WriteResult> Bucket::apply(std::span<const Write> writes) {
     std::vector<WriteResult> results(writes.size());
     if (writes.empty()) return results;
@@ -135,9 +140,7 @@ int Bucket::apply_one(Batch& batch, const Write& write, WriteResult& result) {
     if (write.key.empty() || write.key.size() > kKeyBytesMax)
         return refuse("a key has 1.." + std::to_string(kKeyBytesMax) +
                       " bytes (kKeyBytesMax), this one " + std::to_string(write.key.size()));
-    if (write.body.size() > kObjectBytesMax)
-        return refuse("a body has at most " + std::to_string(kObjectBytesMax) +
-                      " bytes (kObjectBytesMax), this one " + std::to_string(write.body.size()));
+    if (write.body.size() > kObjectBytesMax) return refuse(body_too_large(write.body.size()));
     if (write.condition == Condition::IfMatch && write.etag.empty())
         return refuse("IfMatch needs an etag");
     if (write.condition == Condition::IfAbsent && !is_put)
@@ -168,19 +171,24 @@ int Bucket::apply_one(Batch& batch, const Write& write, WriteResult& result) {
         result.outcome = Outcome::PreconditionFailed;
         return 0;
     }
-    if (is_put) return store_object(batch, write, current.in_tree, result);
+    // What comes or goes is large, and no row speaks of its key: then the order of rows does not matter to it.
+    const std::size_t bytes = is_put ? write.body.size() : header.body_bytes;
+    const bool past = entry == nullptr && bytes > kInlineObjectBytesMax;
+    const bool journalled = batch.journalled && !past;
+    if (is_put) return store_object(batch, write, current.in_tree, journalled, result);
     result = WriteResult{Outcome::Applied, {}, {}, {}};
-    return remove_object(batch, write, current.in_tree);
+    return remove_object(batch, write, current.in_tree, journalled);
 }
 
-int Bucket::remove_object(Batch& batch, const Write& write, bool in_tree) {
+int Bucket::remove_object(Batch& batch, const Write& write, bool in_tree, bool journalled) {
     batch.changed = true;
-    if (!batch.journalled) return KeyTree(batch.txn, table_).erase(write.key, batch.tree);
+    if (!journalled) return KeyTree(batch.txn, table_).erase(write.key, batch.tree);
     batch.appended[write.key] = {++batch.last_op, false, in_tree};
     return JournalRows(batch.txn, table_).append_delete(batch.last_op, write.key, in_tree);
 }
 
-int Bucket::store_object(Batch& batch, const Write& write, bool in_tree, WriteResult& result) {
+int Bucket::store_object(
+    Batch& batch, const Write& write, bool in_tree, bool journalled, WriteResult& result) {
     const auto bytes = sizeof(ObjectHeader) + write.body.size();
     batch.room_pages -= kPathPages + static_cast<std::int64_t>(bytes / page_bytes_ + 1);
     if (batch.room_pages < 0) return MDB_MAP_FULL;
@@ -193,7 +201,7 @@ int Bucket::store_object(Batch& batch, const Write& write, bool in_tree, WriteRe
     header.serial = next_serial(batch);
     void* place = nullptr;
     int code = 0;
-    if (batch.journalled) {
+    if (journalled) {
         batch.appended[write.key] = {++batch.last_op, true, in_tree};
         code = JournalRows(batch.txn, table_)
                    .append_put(batch.last_op, write.key, in_tree, bytes, &place);

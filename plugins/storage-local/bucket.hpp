@@ -5,7 +5,8 @@
 // exclusive store (the supervisor's).
 //
 // A write is a row of the journal and goes into the tree later, in a transaction of its own before some later batch. With
-// little room left, in the map or on the disk, the journal is emptied first and writes change the tree at once.
+// little room left, in the map or on the disk, the journal is emptied first and writes change the tree at once. So does a
+// large object whose key no row speaks of: it takes pages of its own anyway and would only be written twice.
 //
 // Death. A write's change is on the disk when apply() returns it as Applied: LMDB syncs the pages, then writes the meta
 // page through an O_DSYNC descriptor, and only then shows the new version to readers, so nobody ever reads what a power
@@ -50,8 +51,8 @@ inline constexpr std::uint64_t kMapBytesDefault = 16ULL << 30U;
 inline constexpr std::uint64_t kMapBytesMin = 4ULL << 20U;
 // ext4 ends a file at 16 TiB.
 inline constexpr std::uint64_t kMapBytesMax = 16ULL << 40U;
-// Writes use the journal above this much room in the map and on the disk: 8 MiB for a batch (256 paths of 4 pages, and its bodies), and 16 MiB for
-// merges under way, whose old pages come back two commits later (3 times 1024 pages of the tree and 0.5 MiB of bodies).
+// Writes use the journal above this much room in the map and on the disk: 8 MiB for a batch (256 paths of 4 pages, and its bodies, or one object
+// of kObjectBytesMax), and 16 MiB for merges under way, whose old pages come back two commits later (3 times 1024 pages of the tree and 0.5 MiB of bodies).
 inline constexpr std::uint64_t kJournalRoomBytes = 24ULL << 20U;
 
 struct WriteId {
@@ -107,6 +108,9 @@ struct Options {
     std::uint64_t map_bytes = kMapBytesDefault;
     std::size_t journal_ops = kJournalOpsMax;  // rows that may wait, and two batches more
 };
+
+// Why a body of so many bytes is refused: it is above kObjectBytesMax.
+[[nodiscard]] std::string body_too_large(std::uint64_t bytes);
 
 class Bucket;
 struct TableRecord;
@@ -184,8 +188,9 @@ private:
     void apply_part(std::span<const Write> writes, std::span<WriteResult> results);
     int attempt(std::span<const Write> writes, std::span<WriteResult> results, bool& indeterminate);
     int apply_one(Batch& batch, const Write& write, WriteResult& result);
-    int store_object(Batch& batch, const Write& write, bool in_tree, WriteResult& result);
-    int remove_object(Batch& batch, const Write& write, bool in_tree);
+    int store_object(
+        Batch& batch, const Write& write, bool in_tree, bool journalled, WriteResult& result);
+    int remove_object(Batch& batch, const Write& write, bool in_tree, bool journalled);
     static std::uint64_t next_serial(Batch& batch);
     int commit(Batch& batch, bool& indeterminate);
     std::int64_t room_pages();

@@ -7,6 +7,7 @@
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
+#include "abi/base/limits.hpp"
 
 namespace hf::bucket {
 namespace {
@@ -74,9 +75,11 @@ std::vector<Write> Committer::take_batch(std::unique_lock<std::mutex>& lock) {
     std::size_t bytes = 0;
     while (!queue_.empty() && batch.size() < kBatchWritesMax) {
         bytes += bytes_of(queue_.front());
-        if (!batch.empty() && bytes > kBatchBytesMax) break;
+        const bool alone = queue_.front().body.size() > kInlineObjectBytesMax;
+        if (!batch.empty() && (alone || bytes > kBatchBytesMax)) break;
         batch.push_back(std::move(queue_.front()));
         queue_.pop_front();
+        if (alone) break;
     }
     return batch;
 }

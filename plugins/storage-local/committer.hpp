@@ -24,7 +24,8 @@ namespace hf::bucket {
 
 // A batch of 256 is where a sync's price per write ends to matter (about 1 us each), and keeps one commit short.
 inline constexpr std::size_t kBatchWritesMax = 256;
-// Bodies of one batch: 85 whole ones. Bounds the pages a transaction holds in memory and what a queue waits for.
+// Bodies of one batch: 85 whole ones. A larger object is a batch of its own: a disk that has no room for it may have some for
+// the others. Bounds the pages a transaction holds in memory and what a queue waits for.
 inline constexpr std::size_t kBatchBytesMax = 4U << 20U;
 // Writes that may wait or run: a link of 4 MiB reserves 1 KiB for each answer, so no more can be asked at once.
 inline constexpr std::size_t kOpenWritesMax = 4096;

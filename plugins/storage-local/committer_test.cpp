@@ -11,6 +11,7 @@
 #include <mutex>
 #include <random>
 
+#include "abi/base/limits.hpp"
 #include "plugins/storage-local/test_support.hpp"
 
 namespace hf::bucket {
@@ -132,6 +133,26 @@ TEST_CASE("large bodies end a batch early") {
     inbox.take(committer, kWrites);
     CHECK(committer.batch_max() <= kBatchBytesMax / kBody);
     CHECK(committer.batch_max() > 1);
+}
+
+TEST_CASE("an object larger than a record is a batch of its own") {
+    const TempDir dir;
+    const auto bucket = open(dir.path());
+    Inbox inbox;
+    Committer committer(*bucket, inbox.done());
+    constexpr std::size_t kWrites = 9;
+    for (std::size_t n = 1; n <= kWrites; ++n) {
+        const std::size_t bytes = n % 3 == 0 ? kInlineObjectBytesMax + 1 : 10;
+        Write write = a_put("k" + std::to_string(n), std::string(bytes, 'b'));
+        write.token = n;
+        REQUIRE(committer.add(std::move(write)));
+    }
+    const std::uint64_t commits = bucket->commits();
+    committer.hand_over();
+    const auto finished = inbox.take(committer, kWrites);
+    for (std::size_t n = 0; n < finished.size(); ++n) CHECK(finished[n].token == n + 1);
+    CHECK(bucket->commits() == commits + 6);
+    CHECK(committer.batch_max() == 2);
 }
 
 TEST_CASE("a full queue takes nothing more, by count and by bytes") {

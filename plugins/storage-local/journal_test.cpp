@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 
+#include "abi/base/limits.hpp"
 #include "plugins/storage-local/bucket.hpp"
 #include "plugins/storage-local/stored_object.hpp"
 #include "plugins/storage-local/test_support.hpp"
@@ -107,7 +108,9 @@ void random_batch(Bucket& bucket, Model& model, std::mt19937& random) {
     for (std::size_t i = 0; i < count; ++i) {
         std::string key = "k" + std::to_string(random() % 40);
         if (random() % 4 == 0) key.resize(600, 'l');
-        Write write = a_put(key, std::string(random() % 3000, static_cast<char>('a' + i)));
+        const std::size_t size =
+            random() % 8 == 0 ? kInlineObjectBytesMax + random() % 9000 : random() % 3000;
+        Write write = a_put(key, std::string(size, static_cast<char>('a' + i)));
         if (random() % 3 == 0) {
             write.kind = WriteKind::Delete;
             expected.push_back(model.erase(key) > 0 ? Outcome::Applied : Outcome::NotFound);
@@ -189,6 +192,30 @@ TEST_CASE("merges of many rows at once, whose pages become empty, lose and inven
             REQUIRE((result.outcome == Outcome::Applied || result.outcome == Outcome::NotFound));
     }
     check_against(*bucket, model);
+}
+
+TEST_CASE("large objects go past the journal, unless a row speaks of their key") {
+    const TempDir dir;
+    const std::string large(kInlineObjectBytesMax + 1, 'l');
+    Model model;
+    {
+        const auto bucket = open(dir.path());
+        REQUIRE(bucket->put(a_put("small", "s")).outcome == Outcome::Applied);
+        REQUIRE(bucket->put(a_put("fresh", large)).outcome == Outcome::Applied);
+        REQUIRE(bucket->put(a_put("gone", large)).outcome == Outcome::Applied);
+        REQUIRE(bucket->erase("gone").outcome == Outcome::Applied);
+        // A row speaks of this one: what comes later comes behind it.
+        REQUIRE(bucket->put(a_put("small", large)).outcome == Outcome::Applied);
+        model = {{"small", large}, {"fresh", large}};
+        check_against(*bucket, model);
+    }
+    CHECK(Table(dir.path()).count('j') == 2);
+    const auto bucket = open(dir.path());
+    check_against(*bucket, model);
+    REQUIRE(bucket->erase("small").outcome == Outcome::Applied);
+    REQUIRE(bucket->put(a_put("fresh", "f")).outcome == Outcome::Applied);
+    REQUIRE(bucket->erase("fresh").outcome == Outcome::Applied);
+    check_against(*bucket, {});
 }
 
 TEST_CASE("a bound in bytes holds as well") {

@@ -49,7 +49,7 @@ int fill_up(Bucket& bucket, std::size_t bytes, std::size_t batch, std::string& r
 }  // namespace
 
 TEST_CASE("a full map refuses puts, still deletes, and takes puts again") {
-    for (const std::size_t bytes : {std::size_t{10}, std::size_t{3000}, kObjectBytesMax})
+    for (const std::size_t bytes : {std::size_t{10}, std::size_t{3000}, kInlineObjectBytesMax})
         for (const std::size_t batch : {std::size_t{1}, std::size_t{64}}) {
             if (bytes == 10 && batch == 1) continue;  // tens of thousands of syncs
             CAPTURE(bytes);
@@ -86,6 +86,26 @@ TEST_CASE("a full map refuses puts, still deletes, and takes puts again") {
             const int refilled = fill_up(*bucket, bytes, batch, second);
             CHECK(refilled > applied / 2);
         }
+}
+
+TEST_CASE("a map without room for a large object refuses it alone, and takes it when there is") {
+    const TempDir dir;
+    const auto bucket = open(dir.path());
+    std::string reason;
+    const int applied = fill_up(*bucket, kStateBytesMax, 1, reason);
+    CHECK(applied >= 10);
+    CHECK(reason.find("map_bytes") != std::string::npos);
+    CHECK(!bucket->broken());
+    // Some room is left for what is small.
+    for (int i = 0; i < 20; ++i)
+        CHECK(bucket->put(a_put("small" + std::to_string(i), "x")).outcome == Outcome::Applied);
+    CHECK(bucket->erase("k000000").outcome == Outcome::Applied);
+    CHECK(bucket->erase("k000001").outcome == Outcome::Applied);
+    const std::string whole(kStateBytesMax, 'w');
+    // Pages come back when two more commits are done.
+    for (int i = 0; i < 3; ++i) (void)bucket->put(a_put("small0", "y"));
+    CHECK(bucket->put(a_put("again", whole)).outcome == Outcome::Applied);
+    CHECK(body_of(*bucket, "again") == whole);
 }
 
 TEST_CASE("an object can be overwritten for ever in a store that is nearly full") {

@@ -14,6 +14,7 @@
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
 #include "abi/base/limits.hpp"
+#include "abi/ring/bodies.hpp"
 
 namespace hf::bucket {
 namespace {
@@ -160,11 +161,32 @@ void StorageLocal::on_get(std::uint64_t req_id, const abi::Get& get) {
         context_->reply(req_id, abi::CreateGot(builder, outcome, 0, 0, nullptr, reason));
         return;
     }
+    if (object->body.size() > kInlineObjectBytesMax) return got_large(req_id, *object);
     const auto body = builder.CreateVector(object->body.data(), object->body.size());
     const auto etag = text(builder, object->etag);
     const abi::WriteId write_id(object->write_id.hi, object->write_id.lo);
     context_->reply(req_id,
                     abi::CreateGot(builder, abi::Outcome::Applied, body, etag, &write_id, 0));
+}
+
+// An object that no record holds goes as a memory file, written from the map.
+void StorageLocal::got_large(std::uint64_t req_id, const Object& object) {
+    flatbuffers::FlatBufferBuilder& builder = context_->builder();
+    const Result<UniqueFd> file = ring::sealed_body("holdfast-object", object.body);
+    if (!file) {
+        ++counts_.refused;
+        const auto reason = text(builder, file.error().message);
+        context_->reply(req_id,
+                        abi::CreateGot(builder, abi::Outcome::Refused, 0, 0, nullptr, reason));
+        return;
+    }
+    const auto etag = text(builder, object.etag);
+    const abi::WriteId write_id(object.write_id.hi, object.write_id.lo);
+    const std::uint64_t token = context_->carry(file->get(), object.body.size());
+    context_->reply(
+        req_id,
+        abi::CreateGot(
+            builder, abi::Outcome::Applied, 0, etag, &write_id, 0, token, object.body.size()));
 }
 
 void StorageLocal::on_list(std::uint64_t req_id, const abi::List& list) {
@@ -238,6 +260,16 @@ void StorageLocal::on_put(std::uint64_t req_id, const abi::Put& put) {
     write.condition = static_cast<Condition>(put.condition());
     if (put.body() != nullptr) write.body.assign(put.body()->begin(), put.body()->end());
     if (put.write_id() != nullptr) write.write_id = {put.write_id()->hi(), put.write_id()->lo()};
+    if (const UniqueFd file = context_->take_body(); file.valid()) {
+        const std::uint64_t bytes = put.body_bytes();
+        const auto refuse = [&](std::string reason) {
+            answer({req_id, WriteKind::Put, {Outcome::Refused, {}, {}, std::move(reason)}});
+        };
+        if (bytes > kObjectBytesMax) return refuse(body_too_large(bytes));
+        write.body.resize(bytes);
+        if (!ring::read_body(file.get(), write.body.data(), write.body.size(), 0))
+            return refuse("the body's memory file could not be read");
+    }
     submit(std::move(write));
 }
 

@@ -7,6 +7,8 @@
 #include <unordered_map>
 
 #include "abi/base/clock.hpp"
+#include "abi/base/limits.hpp"
+#include "agent/port/large.hpp"
 
 namespace hf::conformance {
 namespace {
@@ -108,6 +110,9 @@ GotReply LinkedStorage::get(const std::string& key) {
         GotReply reply{
             got.outcome(), {}, text(got.etag()), id_of(got.write_id()), text(got.reason())};
         if (got.body() != nullptr) reply.body.assign(got.body()->begin(), got.body()->end());
+        Bytes large;
+        if (received.attached != nullptr && port::read_state(*received.attached, large))
+            reply.body = as_text(large);
         return reply;
     });
 }
@@ -116,13 +121,31 @@ std::uint64_t LinkedStorage::ask_put(const PutCall& call) {
     auto& builder = started_.channel->builder();
     const std::uint64_t id = next_req_++;
     const auto key = builder.CreateString(call.key);
-    // SAFETY: characters viewed as bytes.
-    const auto body = builder.CreateVector(reinterpret_cast<const std::uint8_t*>(call.body.data()),
-                                           call.body.size());
+    // As the supervisor does: what no record holds goes as a memory file.
+    const bool large = call.body.size() > kInlineObjectBytesMax;
+    std::uint64_t token = 0;
+    flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>> body;
+    if (large) {
+        auto file = port::state_file(as_bytes(call.body));
+        if (file == nullptr) trouble_ = "no memory file could be made for a large put";
+        if (file != nullptr) token = started_.channel->carry(std::move(file));
+    } else {
+        const BytesView bytes = as_bytes(call.body);
+        body = builder.CreateVector(bytes.data(), bytes.size());
+    }
     const auto etag = word(builder, call.etag);
     const abi::WriteId write_id(call.write_id.hi, call.write_id.lo);
-    const port::Sent sent = started_.channel->request(
-        id, abi::CreatePut(builder, key, body, call.condition, etag, &write_id), 0, 0);
+    const port::Sent sent = started_.channel->request(id,
+                                                      abi::CreatePut(builder,
+                                                                     key,
+                                                                     body,
+                                                                     call.condition,
+                                                                     etag,
+                                                                     &write_id,
+                                                                     token,
+                                                                     large ? call.body.size() : 0),
+                                                      0,
+                                                      0);
     if (sent != port::Sent::Now && sent != port::Sent::Queued)
         trouble_ = "a put was not taken by the link";
     return id;

@@ -1,4 +1,6 @@
 // kill -9 of the store's process: what was answered stays, what was not is settled by asking again with its write id.
+#include <map>
+
 #include "tests/conformance/storage_cases.hpp"
 
 namespace hf::conformance {
@@ -57,8 +59,37 @@ void etags_are_not_given_out_again(StorageUnderTest& store,
            Outcome::PreconditionFailed);
 }
 
+void large_bodies_are_whole_or_as_before(StorageUnderTest& store,
+                                         Report& report,
+                                         const std::string& prefix) {
+    constexpr std::size_t kBytes = std::size_t{2} << 20U;
+    std::map<std::string, std::string> stands;  // what is there for certain
+    for (int round = 0; round < 6; ++round) {
+        std::vector<PutCall> calls;
+        for (int i = 0; i < 6; ++i)
+            calls.push_back(
+                put_of(prefix + std::to_string(i),
+                       std::string(kBytes, static_cast<char>('a' + round)) + std::to_string(i)));
+        std::vector<bool> answered;
+        const std::vector<StoredReply> replies = store.put_and_kill(calls, answered);
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            const GotReply got = store.get(calls[i].key);
+            const bool fresh = got.outcome == Outcome::Applied && got.body == calls[i].body;
+            const auto before = stands.find(calls[i].key);
+            const bool old = before == stands.end() ? got.outcome == Outcome::NotFound
+                                                    : got.body == before->second;
+            EXPECT(fresh || old);
+            if (answered[i] && replies[i].outcome == Outcome::Applied) EXPECT(fresh);
+            if (got.outcome == Outcome::Applied) stands[calls[i].key] = got.body;
+        }
+    }
+}
+
 constexpr ContractCase kCases[] = {
     {"answered_writes_survive_a_kill", &Traits::can_restart, answered_writes_survive_a_kill},
+    {"large_bodies_are_whole_or_as_before",
+     &Traits::can_restart,
+     large_bodies_are_whole_or_as_before},
     {"etags_are_not_given_out_again", &Traits::etag_per_write, etags_are_not_given_out_again},
 };
 

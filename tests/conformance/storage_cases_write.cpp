@@ -192,22 +192,90 @@ void writes_take_effect_in_order(StorageUnderTest& store,
         EXPECT(store.get(prefix + std::to_string(i)).body == std::to_string(297 + i));
 }
 
+// Bytes that differ from place to place, and for each `seed`.
+std::string bytes_of(std::size_t size, std::size_t seed = 0) {
+    std::string body(size, '\0');
+    for (std::size_t i = 0; i < size; ++i) body[i] = static_cast<char>(i * 7 + i / 251 + seed);
+    return body;
+}
+
 void bodies_up_to_the_limit(StorageUnderTest& store, Report& report, const std::string& prefix) {
     for (const std::size_t size : {std::size_t{0},
                                    std::size_t{1},
                                    std::size_t{4096},
+                                   kPayloadBytesMax,
+                                   kInlineObjectBytesMax,
+                                   kInlineObjectBytesMax + 1,
+                                   kRecordBytesMax - 1,
+                                   kRecordBytesMax,
+                                   std::size_t{1} << 20U,
+                                   kStateBytesMax + 4096,
                                    kObjectBytesMax - 1,
                                    kObjectBytesMax}) {
-        std::string body(size, '\0');
-        for (std::size_t i = 0; i < size; ++i) body[i] = static_cast<char>(i * 7 + i / 251);
-        EXPECT(store.put(put_of(prefix + "k", body)).outcome == Outcome::Applied);
-        EXPECT(store.get(prefix + "k").body == body);
+        const PutCall call = put_of(prefix + "k", bytes_of(size));
+        const StoredReply stored = store.put(call);
+        EXPECT(stored.outcome == Outcome::Applied);
+        const GotReply got = store.get(prefix + "k");
+        EXPECT(got.body == call.body);
+        EXPECT(got.etag == stored.etag);
+        EXPECT(got.write_id == call.write_id);
+        const ListedReply listed = store.list({prefix, "", 0});
+        EXPECT(listed.objects.size() == 1 && listed.objects.front().size == size);
     }
     const StoredReply large =
         store.put(put_of(prefix + "k", std::string(kObjectBytesMax + 1, 'x')));
     EXPECT(large.outcome == Outcome::Refused);
     EXPECT(large.reason.find("kObjectBytesMax") != std::string::npos);
     EXPECT(store.get(prefix + "k").body.size() == kObjectBytesMax);
+}
+
+void conditions_hold_for_large_bodies(StorageUnderTest& store,
+                                      Report& report,
+                                      const std::string& prefix) {
+    constexpr std::size_t kLarge = std::size_t{1} << 20U;
+    const PutCall first = create_of(prefix + "k", bytes_of(kLarge));
+    const StoredReply stored = store.put(first);
+    EXPECT(stored.outcome == Outcome::Applied);
+    const StoredReply second = store.put(create_of(prefix + "k", bytes_of(kLarge, 1)));
+    EXPECT(second.outcome == Outcome::PreconditionFailed);
+    EXPECT(second.etag == stored.etag);
+    EXPECT(second.write_id == first.write_id);
+    EXPECT(store.get(prefix + "k").body == first.body);
+    // The same attempt again: it was applied, and is not applied twice.
+    const StoredReply again = store.put(first);
+    EXPECT(again.outcome == Outcome::Applied);
+    EXPECT(again.etag == stored.etag);
+    EXPECT(store.put(replace_of(prefix + "k", bytes_of(kLarge, 2), "\"0\"")).outcome ==
+           Outcome::PreconditionFailed);
+    EXPECT(store.get(prefix + "k").write_id == first.write_id);
+    // Large by small, and small by large.
+    const StoredReply small = store.put(replace_of(prefix + "k", "small", stored.etag));
+    EXPECT(small.outcome == Outcome::Applied);
+    EXPECT(store.get(prefix + "k").body == "small");
+    const PutCall last = replace_of(prefix + "k", bytes_of(2 * kLarge, 3), small.etag);
+    EXPECT(store.put(last).outcome == Outcome::Applied);
+    EXPECT(store.get(prefix + "k").body == last.body);
+    EXPECT(store.erase({prefix + "k", Condition::None, {}, {}}).outcome == Outcome::Applied);
+    EXPECT(store.get(prefix + "k").outcome == Outcome::NotFound);
+    EXPECT(store.put(create_of(prefix + "k", bytes_of(kLarge, 4))).outcome == Outcome::Applied);
+}
+
+void large_and_small_in_one_row(StorageUnderTest& store,
+                                Report& report,
+                                const std::string& prefix) {
+    std::vector<PutCall> calls;
+    for (std::size_t i = 0; i < 24; ++i)
+        calls.push_back(
+            create_of(prefix + std::to_string(100 + i),
+                      bytes_of(i % 4 == 0 ? (std::size_t{300} << 10U) + i : 100 + i, i)));
+    for (const StoredReply& reply : store.put_all(calls)) EXPECT(reply.outcome == Outcome::Applied);
+    for (const PutCall& call : calls) EXPECT(store.get(call.key).body == call.body);
+    const std::vector<ListedObject> listed = list_all(store, report, prefix, 5);
+    EXPECT(listed.size() == calls.size());
+    for (std::size_t i = 0; i < std::min(listed.size(), calls.size()); ++i) {
+        EXPECT(listed[i].key == calls[i].key);
+        EXPECT(listed[i].size == calls[i].body.size());
+    }
 }
 
 void keys_up_to_the_limit(StorageUnderTest& store, Report& report, const std::string& prefix) {
@@ -307,6 +375,8 @@ constexpr ContractCase kCases[] = {
     {"one_replacement_wins", nullptr, one_replacement_wins},
     {"writes_take_effect_in_order", &Traits::ordered_writes, writes_take_effect_in_order},
     {"bodies_up_to_the_limit", nullptr, bodies_up_to_the_limit},
+    {"conditions_hold_for_large_bodies", nullptr, conditions_hold_for_large_bodies},
+    {"large_and_small_in_one_row", nullptr, large_and_small_in_one_row},
     {"keys_up_to_the_limit", nullptr, keys_up_to_the_limit},
     {"deletes", nullptr, deletes},
     {"several_are_deleted_at_once", nullptr, several_are_deleted_at_once},

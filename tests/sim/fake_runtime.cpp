@@ -326,7 +326,7 @@ void Runtime::checkpoint(const core::Checkpoint& ask) {
         if (it->second.busy != 0) broken(it->second.unit + " is checkpointed during an event");
         if (it->second.stopped) broken(it->second.unit + " is checkpointed after its Stop");
         it->second.busy = ask.op;
-        answer.base = pack_base(it->second.ids);
+        answer.base = pack_base(it->second.ids, w.scenario.base_pad);
     } else {
         answer.error = "not now";
     }

@@ -136,6 +136,10 @@ MUTANTS = {
         "an alarm that has run is not over",
         [("run.cpp", "part.alarm_cleared = unit.alarm.has_value();  // an alarm that has run is over",
           "part.alarm_cleared = event.alarm.has_value();")]),
+    "refused-base-is-stored": (
+        "what a base would have covered is deleted, and the next entry leaves a hole",
+        [("commit.cpp", "    if (answer.outcome != Outcome::Applied) {\n        // Everything in it",
+          "    if (false) {\n        // Everything in it")]),
     "base-forgets-the-fold": (
         "what a base covers is lost with it: alarm, marks, messages",
         [("commit.cpp", "        unit.stored.give(entry);\n", "")]),

@@ -133,15 +133,21 @@ inline std::optional<ChangePayload> unpack_change(BytesView bytes) {
     if (bytes.size() < 16) return std::nullopt;
     return ChangePayload{detail::get(bytes, 0), detail::get(bytes, 1), bytes.size() - 16};
 }
-inline Bytes pack_base(const std::vector<std::uint64_t>& ids) {
+// `pad`: zeroes behind the ids, none of which is 0; so many bytes that no record holds some bases.
+inline Bytes pack_base(const std::vector<std::uint64_t>& ids, std::size_t pad = 0) {
     Bytes out;
     for (const std::uint64_t id : ids) detail::put(out, id);
+    out.resize(out.size() + pad / 8 * 8);
     return out;
 }
 inline std::optional<std::vector<std::uint64_t>> unpack_base(BytesView bytes) {
     if (bytes.size() % 8 != 0) return std::nullopt;
     std::vector<std::uint64_t> ids;
-    for (std::size_t i = 0; i < bytes.size() / 8; ++i) ids.push_back(detail::get(bytes, i));
+    for (std::size_t i = 0; i < bytes.size() / 8; ++i) {
+        const std::uint64_t id = detail::get(bytes, i);
+        if (id == 0) break;
+        ids.push_back(id);
+    }
     return ids;
 }
 

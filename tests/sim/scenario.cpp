@@ -193,6 +193,12 @@ Scenario draw_scenario(std::uint64_t seed) {
     Dice deploys(seed ^ 0x4445504CU);
     const bool restless = s.swaps != 0 || s.kill_every != 0;
     if (restless && deploys.percent(60)) s.deploys = static_cast<int>(deploys.between(1, 4));
+    // States that no record holds, and room for few of them on their way.
+    Dice states(seed ^ 0x53544154U);
+    if (!s.calm && states.percent(25))
+        s.limits.states_bytes = static_cast<std::size_t>(states.between(1, 4000));
+    if (!s.calm && states.percent(10))
+        s.base_pad = static_cast<std::size_t>(states.between(50'000, 200'000));
     return s;
 }
 

@@ -29,6 +29,7 @@ struct Scenario {
     unsigned later_percent = 0;      // of the plain adds are content with 202
     unsigned poison_permille = 0;    // events that end every runtime that touches them
     std::int64_t pad_bytes_max = 0;  // of one event's changes
+    std::size_t base_pad = 0;        // bytes that a base is larger than its ids
     Time deadline_min = 20 * kMs;
     Time deadline_max = 20 * kSecond;
 

@@ -269,4 +269,24 @@ TEST_CASE("a_fault_of_the_host_itself_ends_the_process_by_its_signal") {
     CHECK(WTERMSIG(status) == SIGSEGV);
 }
 
+TEST_CASE("an_event_whose_slice_is_over_before_it_begins_is_not_taken_for_another") {
+    Stage stage(wasm_of(actor(kAllImports, R"(
+        (func (export "actor_event") (param i32) (param $p i32) (param i32) (result i32)
+          (call $http_reply (i32.const 200) (i32.const 0) (i32.const 0) (local.get $p) (i32.const 1))))")));
+    REQUIRE(stage.error == "");
+    Ran ran[3];
+    {
+        const testing::Slices slices(1);
+        for (std::uint8_t n = 0; n < 3; ++n) {
+            ran[n] = stage.begin(n + 1U, 1, Bytes{n});
+            REQUIRE(ran[n].ended == Ended::Preempted);
+        }
+    }
+    for (std::uint8_t n = 0; n < 3; ++n) {
+        ran[n] = stage.go_on(n + 1U);
+        CHECK(ran[n].ended == Ended::Ok);
+        CHECK(Stage::body(ran[n]) == std::string(1, static_cast<char>(n)));
+    }
+}
+
 }  // namespace hf::wasm

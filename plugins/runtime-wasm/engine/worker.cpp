@@ -335,8 +335,12 @@ void Worker::recycle(std::unique_ptr<Fiber> fiber) {
 // On the guest stack. No local of this function lives across the jump.
 void Worker::trampoline_body(Worker* worker) {
     if (sigsetjmp(worker->fiber_->out, 0) == 0) {
+        // Its slice may be over before it begins: then others run in between, and these are theirs.
+        const GuestCall call = worker->call_;
+        Instance& instance = *worker->instance_;
+        void* const arg = worker->arg_;
         worker->leave_host();
-        worker->value_ = worker->call_(*worker->instance_, worker->arg_);
+        worker->value_ = call(instance, arg);
     }
     t_worker->in_guest_ = 0;
 }

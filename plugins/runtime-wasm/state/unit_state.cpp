@@ -9,10 +9,10 @@ namespace hf::wasm {
 
 namespace {
 
-// A stored entry is at most one record; 12 bytes is the least a pair takes there.
-constexpr unsigned kPairsMax = kRecordBytesMax / 12;
+// The least a pair takes in a stored entry: what has more tables than its bytes can hold is no ChangeSet.
+constexpr std::size_t kPairBytesMin = 12;
 // A fold can pass the class's limit for a moment (a value replaced in parts); this only keeps nonsense out.
-constexpr std::size_t kFoldBytesMax = 16 * kPayloadBytesMax;
+constexpr std::size_t kFoldBytesMax = kStateBytesMax + 16 * kPayloadBytesMax;
 
 std::size_t cost(std::string_view key, std::size_t value_bytes) {
     return key.size() + value_bytes + kPairOverheadBytes;
@@ -45,12 +45,14 @@ std::string LimitHit::sentence() const {
 
 UnitState::UnitState(std::uint32_t state_max)
     : state_max_(
-          std::min<std::size_t>(state_max == 0 ? kPayloadBytesMax : state_max, kPayloadBytesMax) -
+          std::min<std::size_t>(state_max == 0 ? kPayloadBytesMax : state_max, kStateBytesMax) -
           kChangeSetHeadBytes) {}
 
 Result<void> UnitState::fold(BytesView change_set, bool base) {
+    const auto pairs_max = static_cast<flatbuffers::uoffset_t>(
+        std::min(change_set.size(), kObjectBytesMax) / kPairBytesMin + 1);
     flatbuffers::Verifier verifier(
-        change_set.data(), change_set.size(), kVerifyDepthMax, kPairsMax);
+        change_set.data(), change_set.size(), kVerifyDepthMax, pairs_max);
     if (!verifier.VerifyBuffer<log::ChangeSet>(nullptr))
         return fail(
             Code::Corrupt,

@@ -19,7 +19,7 @@ namespace hf::wasm {
 
 inline constexpr std::size_t kKeyBytesMax = 512;
 // What one pair costs in an encoded ChangeSet beyond its bytes: table 12, its place in the list 4, two lengths 8 and
-// padding up to 2 x 3, rounded up. Counted with every pair so that a whole state always fits one payload.
+// padding up to 2 x 3, rounded up. Counted with every pair, so that an encoded state never takes more than its state_max.
 inline constexpr std::size_t kPairOverheadBytes = 32;
 // Head of a ChangeSet: root, vtables, list length.
 inline constexpr std::size_t kChangeSetHeadBytes = 64;
@@ -70,7 +70,7 @@ private:
 
 class UnitState {
 public:
-    // `state_max`: bytes of all keys and values, kPairOverheadBytes a pair included; at most one payload.
+    // `state_max`: bytes of all keys and values, kPairOverheadBytes a pair included; at most kStateBytesMax, 0: a payload.
     explicit UnitState(std::uint32_t state_max);
 
     // Applies a stored ChangeSet, oldest first. `base`: everything before it is covered and forgotten.

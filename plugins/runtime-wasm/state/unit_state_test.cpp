@@ -133,6 +133,63 @@ TEST_CASE("limits_are_named_and_a_full_state_fits_one_payload") {
     CHECK(wide.encode_all().size() <= kPayloadBytesMax);
 }
 
+TEST_CASE("a_state_of_many_payloads_is_kept_to_its_limit_and_folded_whole") {
+    UnitState state(kStateBytesMax);
+    Model model;
+    LimitHit hit;
+    for (int n = 0; !hit; ++n) {
+        state.begin();
+        const std::string key = "v" + std::to_string(n);
+        const std::string value(40'000 + static_cast<std::size_t>(n), 'x');
+        hit = put(state, key, value);
+        if (!hit) model[key] = value;
+        state.commit();
+    }
+    CHECK(std::string(hit.name) == "state_max");
+    CHECK(hit.allowed == kStateBytesMax);
+    CHECK(model.size() > 100);
+    const Bytes base = state.encode_all();
+    CHECK(base.size() <= kStateBytesMax);
+    UnitState fresh(kStateBytesMax);
+    REQUIRE(fresh.fold(base, true).ok());
+    same(fresh, model);
+    // Under a lowered limit it is still read, and may shrink.
+    UnitState lowered(4096);
+    REQUIRE(lowered.fold(base, true).ok());
+    same(lowered, model);
+    lowered.begin();
+    CHECK_FALSE(put(lowered, "v0", "small"));
+    CHECK(std::string(put(lowered, "v0", "small and more").name) == "state_max");
+    // More than any limit is no state of ours.
+    UnitState twice(kStateBytesMax);
+    REQUIRE(twice.fold(base, true).ok());
+    UnitState others(kStateBytesMax);
+    for (int n = 0; n < 25; ++n) {
+        others.begin();
+        CHECK_FALSE(put(others, "w" + std::to_string(n), std::string(40'000, 'y')));
+        others.commit();
+    }
+    CHECK_FALSE(twice.fold(others.encode_all(), false).ok());
+}
+
+TEST_CASE("a_state_of_as_many_pairs_as_fit_is_folded") {
+    UnitState state(kStateBytesMax);
+    LimitHit hit;
+    for (int n = 0; !hit; ++n) {
+        state.begin();
+        for (int i = 0; i < 500 && !hit; ++i) hit = put(state, std::to_string(n * 1000 + i), "");
+        state.commit();
+    }
+    CHECK(std::string(hit.name) == "state_max");
+    CHECK(state.pairs() > 100'000);
+    const Bytes base = state.encode_all();
+    CHECK(base.size() <= kStateBytesMax);
+    UnitState fresh(kStateBytesMax);
+    REQUIRE(fresh.fold(base, true).ok());
+    CHECK(fresh.pairs() == state.pairs());
+    CHECK(fresh.bytes() == state.bytes());
+}
+
 TEST_CASE("what_is_no_change_set_is_refused_whole_or_in_part") {
     UnitState state(0);
     state.begin();

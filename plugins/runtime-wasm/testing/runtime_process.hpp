@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "abi/base/clock.hpp"
+#include "abi/base/limits.hpp"
 #include "agent/port/channel.hpp"
+#include "agent/port/large.hpp"
 #include "plugins/runtime-wasm/testing/support.hpp"
 #include "tests/abi/rig.hpp"
 
@@ -174,9 +176,14 @@ public:
         for (std::size_t part = 0; part <= entries.size() && failed.empty(); ++part) {
             auto& fbb = channel_->builder();
             std::vector<flatbuffers::Offset<abi::StoredChanges>> stored;
+            // As the supervisor does: what no record holds goes as a memory file.
+            const std::uint64_t bytes = part < entries.size() ? entries[part].first.size() : 0;
+            const bool large = bytes > kPayloadBytesMax;
+            const std::uint64_t token =
+                large ? channel_->carry(port::state_file(entries[part].first)) : 0;
             if (part < entries.size())
                 stored.push_back(abi::CreateStoredChangesDirect(
-                    fbb, part + 1, entries[part].second, &entries[part].first));
+                    fbb, part + 1, entries[part].second, large ? nullptr : &entries[part].first));
             const auto offset = abi::CreateActivateDirect(fbb,
                                                           "actor/t/c/n",
                                                           "t",
@@ -187,7 +194,9 @@ public:
                                                           static_cast<std::uint32_t>(part),
                                                           part < entries.size(),
                                                           &stored,
-                                                          part == entries.size() ? alarm_ms : 0);
+                                                          part == entries.size() ? alarm_ms : 0,
+                                                          token,
+                                                          large ? bytes : 0);
             ask(offset, [&](const port::Received& received) {
                 const auto& said = received.as<abi::Activated>();
                 CHECK(said.activation() == activation);
@@ -273,6 +282,8 @@ public:
             [&](const port::Received& received) {
                 checkpointed = received.as<abi::Checkpointed>().ok();
                 base = bytes_of(received.as<abi::Checkpointed>().base());
+                if (received.attached != nullptr)
+                    REQUIRE(port::read_state(*received.attached, base));
             });
         return base;
     }

@@ -89,6 +89,11 @@ private:
             last_ = &Relay::builder();
             return *last_;
         }
+        [[nodiscard]] UniqueFd take_body() override {
+            return kept_.valid() ? std::move(kept_) : Relay::take_body();
+        }
+        // Of a put that is handled later.
+        void keep(UniqueFd body) { kept_ = std::move(body); }
 
     protected:
         void send_reply(std::uint64_t req_id,
@@ -104,6 +109,7 @@ private:
     private:
         FaultyStorage& owner_;
         flatbuffers::FlatBufferBuilder* last_ = nullptr;
+        UniqueFd kept_;
     };
 
     bool draw(std::uint64_t one_in) { return one_in != 0 && random_() % one_in == 0; }
@@ -119,10 +125,19 @@ private:
                               : copy->CreateVector(put.body()->data(), put.body()->size());
         const auto etag = put.etag() == nullptr ? flatbuffers::Offset<flatbuffers::String>()
                                                 : copy->CreateString(put.etag()->str());
-        copy->Finish(abi::CreatePut(*copy, key, body, put.condition(), etag, put.write_id()));
+        copy->Finish(abi::CreatePut(*copy,
+                                    key,
+                                    body,
+                                    put.condition(),
+                                    etag,
+                                    put.write_id(),
+                                    put.body_token(),
+                                    put.body_bytes()));
         sdk::Message later = message;
-        later_->run_in(ms, [this, copy, later]() mutable {
+        auto large = std::make_shared<UniqueFd>(relay_.inner().take_body());
+        later_->run_in(ms, [this, copy, later, large]() mutable {
             later.body = flatbuffers::GetRoot<abi::Put>(copy->GetBufferPointer());
+            relay_.keep(std::move(*large));
             storage_.handle(later);
             storage_.batch_done();
         });

@@ -96,6 +96,10 @@ struct SocketClosedIn {
     std::uint16_t code = 0;
     std::string reason;
 };
+// Answer to AskRoom.
+struct GatewayRoomIn {
+    Handle from;
+};
 
 // --- storage -----------------------------------------------------------------------------------------------------------
 enum class Outcome : std::uint8_t { Applied, PreconditionFailed, NotFound, Refused, Unknown };
@@ -154,6 +158,7 @@ struct SocketWish {
     std::uint16_t code = 0;
     bool binary = false;
     Bytes data;
+    std::vector<std::uint64_t> also = {};  // further connections that the same message is for
 };
 // The event waits for this call.
 struct CallWish {
@@ -264,6 +269,7 @@ using Event = std::variant<Tick,
                            SocketOpenedIn,
                            SocketMessageIn,
                            SocketClosedIn,
+                           GatewayRoomIn,
                            ClockIs,
                            DeliveredIn,
                            StoreAnswer,

@@ -62,6 +62,7 @@ private:
         core::Time spawned = 0;
         std::map<std::string, std::uint64_t> counters;
         std::vector<pid_t> remembered;  // in the file of running processes
+        bool room_asked = false;        // the core waits until nothing waits for its ring
     };
 
     Daemon(config::Config config, Paths paths, control::DataLock lock);
@@ -115,6 +116,7 @@ private:
     void configure(Link& link);
     void tell_clock();
     bool drain(Link& link);
+    bool tell_rooms();
     void received(Link& link, const port::Received& record);
     void exited(Handle handle, const process::ExitReport& report);
     void dump(const Link& link, const std::string& why);

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -239,6 +240,9 @@ struct SwapCommand {
     std::uint64_t command = 0;  // echoed in CommandDone
     std::string slot;
     Build build;
+    // It takes a swap back that is not to have happened: a roll-back goes to `previous` after it, as it did before.
+    bool undo = false;
+    std::optional<Build> previous = std::nullopt;
 };
 struct RollbackCommand {
     std::uint64_t command = 0;
@@ -252,6 +256,8 @@ struct ResetCommand {
 struct ConfigChanged {
     Limits limits;
     std::vector<ClassSpec> classes;  // all that are served
+    // What agent.toml says of slots now, by name, as far as that has changed.
+    std::vector<std::pair<std::string, Build>> builds = {};
 };
 // First: start everything. Last: finish what runs, end every plugin, storage last.
 // The wall clock as the host shows it: Unix time in ns = now + offset. Before StartNode, and whenever somebody sets the clock.

@@ -194,9 +194,10 @@ struct SocketTaken {
     std::uint16_t code = 0;  // what to close with when it was not taken
     std::string text;
 };
+// One message to each of these, in their order.
 struct SocketSend {
     Handle to;
-    std::uint64_t connection = 0;  // the gateway's number
+    std::vector<std::uint64_t> connections;  // the gateway's numbers
     bool binary = false;
     Bytes data;
 };
@@ -205,6 +206,11 @@ struct CloseSocket {
     std::uint64_t connection = 0;
     std::uint16_t code = 0;
     std::string reason;
+};
+
+// Answered by GatewayRoomIn once all that was sent to this gateway before is in its ring.
+struct AskRoom {
+    Handle to;
 };
 
 // --- the journal (journal.hpp), which the daemon keeps on disk; it does these in order --------------------------------------
@@ -283,6 +289,7 @@ using Action = std::variant<ReplyOut,
                             SocketTaken,
                             SocketSend,
                             CloseSocket,
+                            AskRoom,
                             JournalAppend,
                             JournalRemove,
                             JournalBury,

@@ -545,7 +545,7 @@ TEST_CASE("a_socket_opens_carries_both_ways_and_stays_while_its_actor_leaves_mem
     CHECK(taken[0].second.ok);
     const auto sent = rig.all<SocketSend>();
     REQUIRE(sent.size() == 2);
-    CHECK(sent[0].second.connection == 5);
+    CHECK(sent[0].second.connections == std::vector<std::uint64_t>{5});
     CHECK(sent[0].second.data == Bytes{9});
     CHECK(rig.all<Activate>().size() == 2);  // it had left memory in between
     rig.feed(SocketClosedIn{opened.from, 5, 1000, "bye"});

@@ -161,8 +161,9 @@ void Units::committed(Unit& unit, StoreAnswer& answer) {
     pump(unit);
 }
 
-void Units::open_gate(Unit& unit) {
+void Units::open_gate(Unit& unit, Room room) {
     while (!unit.outputs.empty() && unit.outputs.front().needs <= unit.stored_ordinal) {
+        if (room == Room::Needed && waits_for_room(unit, unit.outputs.front())) return;
         Output output = std::move(unit.outputs.front());
         unit.outputs.pop_front();
         // A connection is accepted before anything is sent on it. Otherwise what is sent comes first: an answer may let the next
@@ -186,6 +187,7 @@ void Units::undo(Unit& unit, const std::string& why) {
     std::erase_if(unit.offers,
                   [](const auto& offer) { return offer.second.state == Offer::State::Done; });
     unit.done.clear();
+    open_gate(unit, Room::Any);  // what is stored did happen
     while (!unit.outputs.empty()) {
         Output output = std::move(unit.outputs.front());
         unit.outputs.pop_front();

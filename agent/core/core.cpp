@@ -111,6 +111,7 @@ void Core::handle(ConfigChanged& event) {
         else
             *at = std::move(spec);
     }
+    for (const auto& [slot, build] : event.builds) supervision_.configured(slot, build);
     units_.config_changed();
 }
 

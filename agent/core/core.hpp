@@ -50,6 +50,7 @@ private:
     void handle(SocketOpenedIn& event) { units_.socket_opened(event); }
     void handle(SocketMessageIn& event) { units_.socket_message(event); }
     void handle(SocketClosedIn& event) { units_.socket_closed(event); }
+    void handle(GatewayRoomIn& event) { units_.gateway_room(event); }
     void handle(JournalLoaded& event) { units_.journal_loaded(event); }
     void handle(JournalAppended& event) { units_.journal_appended(event); }
     void handle(JournalRemoved& event) { units_.journal_removed(event); }

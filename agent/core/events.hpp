@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -99,6 +100,10 @@ struct SocketClosedIn {
     std::uint16_t code = 0;
     std::string reason;
 };
+// Answer to AskRoom.
+struct GatewayRoomIn {
+    Handle from;
+};
 
 // --- storage -----------------------------------------------------------------------------------------------------------
 enum class Outcome : std::uint8_t { Applied, PreconditionFailed, NotFound, Refused, Unknown };
@@ -157,6 +162,7 @@ struct SocketWish {
     std::uint16_t code = 0;
     bool binary = false;
     Bytes data;
+    std::vector<std::uint64_t> also = {};  // further connections that the same message is for
 };
 // The event waits for this call.
 struct CallWish {
@@ -237,6 +243,9 @@ struct SwapCommand {
     std::uint64_t command = 0;  // echoed in CommandDone
     std::string slot;
     Build build;
+    // It takes a swap back that is not to have happened: a roll-back goes to `previous` after it, as it did before.
+    bool undo = false;
+    std::optional<Build> previous = std::nullopt;
 };
 struct RollbackCommand {
     std::uint64_t command = 0;
@@ -250,6 +259,8 @@ struct ResetCommand {
 struct ConfigChanged {
     Limits limits;
     std::vector<ClassSpec> classes;  // all that are served
+    // What agent.toml says of slots now, by name, as far as that has changed.
+    std::vector<std::pair<std::string, Build>> builds = {};
 };
 // First: start everything. Last: finish what runs, end every plugin, storage last.
 // The wall clock as the host shows it: Unix time in ns = now + offset. Before StartNode, and whenever somebody sets the clock.
@@ -267,6 +278,7 @@ using Event = std::variant<Tick,
                            SocketOpenedIn,
                            SocketMessageIn,
                            SocketClosedIn,
+                           GatewayRoomIn,
                            ClockIs,
                            DeliveredIn,
                            StoreAnswer,

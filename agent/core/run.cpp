@@ -8,7 +8,9 @@
 namespace hf::core {
 
 namespace {
-constexpr std::size_t kSendsMax = 32;       // messages of one event (guest ABI v1)
+constexpr std::size_t kSendsMax = 32;  // messages of one event (guest ABI v1)
+// Connections that one event names (guest ABI v1): what goes to a gateway is as many times the message.
+constexpr std::size_t kSocketTargetsMax = 1024;
 constexpr std::uint16_t kAttemptsMax = 16;  // deliveries of one event, whatever ended them
 constexpr std::uint32_t kRetryAfterMs = 1000;
 }  // namespace
@@ -244,6 +246,10 @@ std::string Units::broken_bound(const Unit& unit, const DeliveredIn& event) cons
     if (bytes > env_.config.limits.entry_bytes)
         return "changes and sends above the entry bound were answered";
     if (event.sends.size() > kSendsMax) return "more sends were answered than one event may make";
+    std::size_t targets = 0;
+    for (const SocketWish& wish : event.sockets) targets += 1 + wish.also.size();
+    if (targets > kSocketTargetsMax)
+        return "more connections were answered than one event may write to";
     if (event.status == DeliverStatus::Calling && !event.call)
         return "an event waits for a call that was not named";
     if (event.reply_attached != nullptr) {

@@ -1,4 +1,6 @@
-// WebSockets and their actors: accepting, messages in, messages out, the end (part of Units).
+// WebSockets and their actors: accepting, messages in, messages out as their gateway has room, the end (part of Units).
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "abi/base/check.hpp"
@@ -112,20 +114,86 @@ void Units::gateway_gone(Handle gateway) {
         --unit->sockets;
         close_event(*unit, number, kBroken, "the gateway ended");
     }
+    if (sockets_.emptied(gateway)) open_held_gates(gateway);
+}
+
+// Where a unit's message goes; nullptr: the connection is gone, or somebody else's.
+const Socket* Units::socket_of(const Unit& unit, std::uint64_t number) {
+    const Socket* socket = sockets_.find(number);
+    return socket != nullptr && socket->open && socket->unit == unit.id ? socket : nullptr;
 }
 
 void Units::send_sockets(Unit& unit, std::vector<SocketWish>& wishes) {
     for (SocketWish& wish : wishes) {
-        const Socket* socket = sockets_.find(wish.connection);
-        // Gone, or somebody else's: passed over.
-        if (socket == nullptr || !socket->open || socket->unit != unit.id) continue;
-        if (wish.close) {
+        if (!wish.close) {
+            send_to_all(unit, wish);
+        } else if (const Socket* socket = socket_of(unit, wish.connection)) {
             const std::string reason(wish.data.begin(), wish.data.end());
             env_.emit(CloseSocket{socket->gateway, socket->theirs, wish.code, reason});
-        } else {
-            env_.emit(
-                SocketSend{socket->gateway, socket->theirs, wish.binary, std::move(wish.data)});
+            count_sent(socket->gateway, 1, reason.size());
         }
+    }
+}
+
+// One message for each gateway, whose order of connections is the actor's.
+void Units::send_to_all(Unit& unit, SocketWish& wish) {
+    std::map<Handle, std::vector<std::uint64_t>> targets;
+    const auto add = [&](std::uint64_t number) {
+        if (const Socket* socket = socket_of(unit, number))
+            targets[socket->gateway].push_back(socket->theirs);
+    };
+    add(wish.connection);
+    for (const std::uint64_t number : wish.also) add(number);
+    const std::size_t bytes = wish.data.size();
+    for (auto& [gateway, connections] : targets) {
+        const std::size_t count = connections.size();
+        const bool last = gateway == targets.rbegin()->first;
+        env_.emit(SocketSend{
+            gateway, std::move(connections), wish.binary, last ? std::move(wish.data) : wish.data});
+        count_sent(gateway, count, bytes);
+    }
+}
+
+void Units::count_sent(Handle gateway, std::size_t connections, std::size_t bytes) {
+    if (!sockets_.sent(gateway, connections, bytes)) return;
+    supervision_.told(gateway);  // one that does not read this is found out
+    env_.emit(AskRoom{gateway});
+}
+
+// Whether one of its messages is for a gateway that has no room; the unit is remembered then.
+bool Units::waits_for_room(Unit& unit, const Output& output) {
+    if (!sockets_.any_full()) return false;
+    const auto full = [&](std::uint64_t number) {
+        const Socket* socket = socket_of(unit, number);
+        return socket != nullptr && sockets_.is_full(socket->gateway);
+    };
+    const bool waits =
+        std::any_of(output.sockets.begin(), output.sockets.end(), [&](const SocketWish& wish) {
+            return full(wish.connection) || std::any_of(wish.also.begin(), wish.also.end(), full);
+        });
+    if (waits && !unit.gate_held) {
+        unit.gate_held = true;
+        held_gates_.push_back(unit.id);
+    }
+    return waits;
+}
+
+void Units::gateway_room(const GatewayRoomIn& event) {
+    if (!sockets_.emptied(event.from)) {
+        ++env_.stats.stale_messages;
+        return;
+    }
+    open_held_gates(event.from);
+}
+
+// In the order in which they came to wait, each once, until the gateway is full again.
+void Units::open_held_gates(Handle gateway) {
+    for (std::size_t left = held_gates_.size(); left > 0 && !sockets_.is_full(gateway); --left) {
+        Unit* unit = unit_of(held_gates_.front());
+        held_gates_.pop_front();
+        if (unit == nullptr) continue;
+        unit->gate_held = false;
+        pump(*unit);
     }
 }
 

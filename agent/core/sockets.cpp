@@ -35,4 +35,25 @@ std::vector<std::uint64_t> Sockets::of_gateway(Handle gateway) const {
     return out;
 }
 
+bool Sockets::sent(Handle gateway, std::size_t connections, std::size_t bytes) {
+    std::size_t& portion = portions_[gateway];
+    const bool was_full = portion >= kPortionBytes;
+    portion += connections * (bytes + kSocketSendBytes);
+    if (was_full || portion < kPortionBytes) return false;
+    ++full_;
+    return true;
+}
+
+bool Sockets::is_full(Handle gateway) const {
+    const auto it = portions_.find(gateway);
+    return it != portions_.end() && it->second >= kPortionBytes;
+}
+
+bool Sockets::emptied(Handle gateway) {
+    const bool was_full = is_full(gateway);
+    if (was_full) --full_;
+    portions_.erase(gateway);
+    return was_full;
+}
+
 }  // namespace hf::core

@@ -93,6 +93,8 @@ public:
         std::optional<OpId> test;   // the generated request that is open
         Time test_sent = 0;
         bool is_rollback = false;
+        bool undo = false;  // then `previous` is what a roll-back goes to
+        std::optional<Build> previous;
     };
     struct Slot {
         SlotSpec spec;
@@ -126,6 +128,8 @@ public:
     void swap(const SwapCommand& command);
     void rollback(const RollbackCommand& command);
     void reset(const ResetCommand& command);
+    // agent.toml names this build for the slot from now on: what it goes back to when it has nothing better.
+    void configured(const std::string& slot, const Build& build);
 
     // A generated request of a swap was answered. False when `op` is not one of ours.
     bool test_answered(const PlacedIn& answer);

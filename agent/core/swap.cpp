@@ -44,7 +44,15 @@ void Supervision::swap(const SwapCommand& command) {
         env_.emit(CommandDone{command.command, false, no_slot(command.slot)});
         return;
     }
-    begin_swap(command.command, slot_no, command.build, false);
+    begin_swap(command.command, slot_no, command.build, command.undo);
+    std::optional<Swap>& begun = slots_[slot_no].swap;
+    if (!command.undo || !begun || begun->command != command.command) return;
+    begun->undo = true;
+    begun->previous = command.previous;
+}
+
+void Supervision::configured(const std::string& slot, const Build& build) {
+    if (Slot* known = slot_named(slot)) known->spec.build = build;
 }
 
 void Supervision::rollback(const RollbackCommand& command) {
@@ -301,7 +309,7 @@ void Supervision::finish_swap(Slot& slot) {
     slot.swap.reset();
     if (swap.test) tests_.erase(*swap.test);
     const std::string from = named(slot.current, swap.build);
-    slot.previous = slot.current;
+    slot.previous = swap.undo ? swap.previous : std::optional(slot.current);
     slot.current = swap.build;
     // The operator asked for it and it did well.
     if (bad_.erase(swap.build.identity()) != 0) env_.emit(RememberBadBuilds{bad_});

@@ -496,3 +496,45 @@ TEST_CASE("other_limits_hold_from_the_change_on") {
     CHECK(rig.reply(third)->reason == ReplyReason::Busy);
     CHECK(rig.reply(first) == nullptr);
 }
+
+TEST_CASE("a_swap_that_is_taken_back_leaves_what_a_roll_back_goes_to") {
+    Rig rig;
+    const Build first = rig.core.config().slots[3].build;
+    const auto slot = [&]() -> const Supervision::Slot& {
+        return rig.core.supervision().slots()[3];
+    };
+    rig.feed(SwapCommand{1, "placement", other_policy(rig)});
+    rig.feed(SwapCommand{2, "placement", first, true, std::nullopt});
+    REQUIRE(command(rig, 2) != nullptr);
+    CHECK(command(rig, 2)->ok);
+    CHECK(slot().current.policy == "first");
+    CHECK_FALSE(slot().previous.has_value());
+    rig.feed(RollbackCommand{3, "placement"});
+    CHECK_FALSE(command(rig, 3)->ok);
+    // With something to go back to, that stays it.
+    Build third = first;
+    third.policy = "third";
+    rig.feed(SwapCommand{4, "placement", other_policy(rig)});
+    rig.feed(SwapCommand{5, "placement", third});
+    rig.feed(SwapCommand{6, "placement", other_policy(rig), true, first});
+    CHECK(slot().current.policy == "second");
+    REQUIRE(slot().previous.has_value());
+    CHECK(slot().previous->policy == "first");
+}
+
+TEST_CASE("what_agent_toml_says_of_a_policy_now_is_what_a_bad_one_falls_back_to") {
+    Rig rig;
+    const Build second = other_policy(rig);
+    Build third = second;
+    third.policy = "third";
+    rig.feed(SwapCommand{1, "placement", second});
+    rig.feed(
+        ConfigChanged{rig.core.config().limits, rig.core.config().classes, {{"placement", third}}});
+    // The first one goes back to the build before it, the next one to the file's.
+    for (const char* policy : {"first", "third"}) {
+        rig.feed(Violated{rig.serving(Kind::Placement), "broke a rule"});
+        rig.run_for(kSecond);
+        REQUIRE(rig.serving(Kind::Placement).valid());
+        CHECK(rig.core.supervision().slots()[3].current.policy == policy);
+    }
+}

@@ -213,6 +213,8 @@ private:
             feed(DroppedIn{drop->to, drop->op});
         } else if (const auto* place = std::get_if<Place>(&action)) {
             feed(PlacedIn{place->to, place->op, false, place->candidates.front().id, ""});
+        } else if (const auto* room = std::get_if<AskRoom>(&action)) {
+            feed(GatewayRoomIn{room->to});
         } else if (const auto* append = std::get_if<JournalAppend>(&action)) {
             feed(JournalAppended{append->op, Outcome::Applied, ""});
         } else if (const auto* remove = std::get_if<JournalRemove>(&action)) {

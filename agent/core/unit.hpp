@@ -229,6 +229,7 @@ struct Unit {
     std::deque<Mail> mailbox;
     std::size_t mailbox_bytes = 0;
     std::deque<Output> outputs;
+    bool gate_held = false;  // in Units::held_gates_
 
     // Leaving the runtime's memory (leave.cpp).
     std::optional<StopReason> leaving;  // at its next pause, after its Stop if it wants one

@@ -2,7 +2,8 @@
 //
 // The rules, with their sources in docs/architecture.md ("what keeps a write"):
 //  - a unit runs one event at a time and may run ahead of the store by a bound; one commit per unit is open;
-//  - an output leaves in event order, once the changes of its own and of all earlier events are stored;
+//  - an output leaves in event order, once the changes of its own and of all earlier events are stored; one with messages to
+//    sockets waits for its gateway's room as well;
 //  - only one Delivered of a live activation is accepted; a retired activation's messages are dropped;
 //  - after a refused or fenced commit everything after the last stored entry is undone, clients hear 503;
 //  - a runtime's death leaves the hold alone: settle, list, activate anew, run the open event again.
@@ -74,6 +75,7 @@ public:
     void socket_opened(const SocketOpenedIn& event);
     void socket_message(SocketMessageIn& event);
     void socket_closed(const SocketClosedIn& event);
+    void gateway_room(const GatewayRoomIn& event);
     void gateway_gone(Handle gateway);
     void body_released(const BodyReleasedIn& event);
     void activated(const ActivatedIn& event);
@@ -209,6 +211,11 @@ private:
     void open_answered(Unit& unit, const FromSocketOpened& from, ReplyOut reply);
     void close_event(Unit& unit, std::uint64_t number, std::uint16_t code, const std::string& why);
     void send_sockets(Unit& unit, std::vector<SocketWish>& wishes);
+    void send_to_all(Unit& unit, SocketWish& wish);
+    void count_sent(Handle gateway, std::size_t connections, std::size_t bytes);
+    [[nodiscard]] const Socket* socket_of(const Unit& unit, std::uint64_t number);
+    [[nodiscard]] bool waits_for_room(Unit& unit, const Output& output);
+    void open_held_gates(Handle gateway);
 
     // The one driver: looks at what a unit has to do next and does it. Safe to call at any time.
     void pump(Unit& unit);
@@ -290,7 +297,9 @@ private:
     void commit(Unit& unit);
     [[nodiscard]] bool put_hint(Unit& unit, PendingEntry& first);
     void committed(Unit& unit, StoreAnswer& answer);
-    void open_gate(Unit& unit);
+    // With Room::Any what is stored leaves whether or not its gateway has room.
+    enum class Room : std::uint8_t { Needed, Any };
+    void open_gate(Unit& unit, Room room = Room::Needed);
     void undo(Unit& unit, const std::string& why);
     void compact(Unit& unit);
 
@@ -311,6 +320,8 @@ private:
     Alarms alarms_;
     Journal journal_;
     Sockets sockets_;
+    std::deque<UnitId>
+        held_gates_;  // units whose next output waits for a gateway's room; each once
     Bulk bulk_;
     StateRoom states_;
     std::vector<UnitId> room_looks_;  // units that may need their room no longer

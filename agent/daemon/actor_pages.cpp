@@ -1,4 +1,5 @@
 // What an operator sees of one actor, of the journal and of messages that were given up (part of Daemon).
+#include <array>
 #include <ctime>
 #include <nlohmann/json.hpp>
 

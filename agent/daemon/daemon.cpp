@@ -280,6 +280,10 @@ void Daemon::act(core::Action& action) {
             [this](const core::SocketTaken& a) { send(a); },
             [this](const core::SocketSend& a) { send(a); },
             [this](const core::CloseSocket& a) { send(a); },
+            [this](const core::AskRoom& a) {
+                if (Link* link = link_of(a.to)) link->room_asked = true;
+                (void)tell_rooms();
+            },
             [this](const core::Checkpoint& a) { send(a); },
             [this](const core::Drop& a) { send(a); },
             [this](const core::Place& a) { send(a); },
@@ -344,7 +348,7 @@ void Daemon::before_block() {
     watch_doors();
     bool quiet = false;
     for (int round = 0; round < kRoundsBeforePoll && !quiet; ++round) {
-        quiet = port::Channel::before_block_all(channels_);
+        quiet = port::Channel::before_block_all(channels_) && !tell_rooms();
         if (quiet) break;
         turn_.clear();
         for (const auto& [generation, link] : links_) turn_.push_back(generation);
@@ -357,6 +361,18 @@ void Daemon::before_block() {
     timer_->set(core_->next_deadline());
     before_block_->stay_awake(!quiet);
     if (!announced_ && core_->ready()) announce();
+}
+
+// Whoever was asked for room and has nothing waiting for its ring any more has it. True: the core was told of one.
+bool Daemon::tell_rooms() {
+    std::vector<Handle> roomy;
+    for (const auto& [generation, link] : links_) {
+        if (!link->room_asked || link->channel->usage().queued_records != 0) continue;
+        link->room_asked = false;
+        roomy.push_back(link->handle);
+    }
+    for (const Handle handle : roomy) step(core::GatewayRoomIn{handle});
+    return !roomy.empty();
 }
 
 // Looks for clients only while a knock would be news, so that a busy node does not wake for each of them.

@@ -7,7 +7,6 @@
 
 #include <uv.h>
 
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,6 +61,7 @@ private:
         core::Time spawned = 0;
         std::map<std::string, std::uint64_t> counters;
         std::vector<pid_t> remembered;  // in the file of running processes
+        bool room_asked = false;        // the core waits until nothing waits for its ring
     };
 
     Daemon(config::Config config, Paths paths, control::DataLock lock);
@@ -106,6 +106,11 @@ private:
 
     // reload.cpp
     void reload(std::optional<control::Responder> responder);
+    [[nodiscard]] Result<void> compare_config();
+    [[nodiscard]] Result<void> plan_policy(config::Slot which);
+    void reload_next();
+    void take_policies_back(const std::string& why);
+    void swap_policy(core::SwapCommand command, std::function<void(const core::CommandDone&)> done);
     void reload_ended(bool ok, const std::string& text);
     void apply_reload();
     [[nodiscard]] static log::Options log_options(const config::Config& config, const Paths& paths);
@@ -115,6 +120,7 @@ private:
     void configure(Link& link);
     void tell_clock();
     bool drain(Link& link);
+    bool tell_rooms();
     void received(Link& link, const port::Received& record);
     void exited(Handle handle, const process::ExitReport& report);
     void dump(const Link& link, const std::string& why);
@@ -220,11 +226,27 @@ private:
         core::Time since = 0;
     };
     std::optional<Deploy> deploy_;
+    struct Changed {
+        std::string key;
+        std::optional<std::string> was;  // absent: the file did not have it, or has it no more
+        std::optional<std::string> is;
+    };
+    // A policy with what the file says of it now. `swap`: it does not run so yet.
+    struct PolicyChange {
+        std::string slot;
+        core::Build build;
+        bool swap = false;
+        core::Build before = {};
+        std::optional<core::Build> previous = std::nullopt;  // what a roll-back would go to
+    };
     struct Reload {
         std::optional<control::Responder> responder;
         config::Config config;
-        std::vector<std::array<std::string, 3>> changed;  // key, old, new
-        std::string table;  // the runtime's table under the new limits; empty: they stay
+        std::vector<Changed> changed = {};
+        std::vector<PolicyChange> policies = {};
+        std::size_t policies_done = 0;  // of them, those that run as the file says
+        bool with_runtime = false;
+        std::string table = {};  // the runtime's table under the new limits; empty: they stay
     };
     std::optional<Reload> reload_;
     struct LastReload {

@@ -31,14 +31,22 @@ Sent LinkChannel::send(abi::Body type,
                        std::int64_t deadline_ns,
                        std::uint64_t trace_id) {
     Carried carried = std::exchange(carried_, {});
+    const BytesView payload = finish(type, body, reply_to, deadline_ns, trace_id);
+    if (sizeof(layout::RecordHeader) + payload.size() > kRecordBytesMax) return Sent::TooLarge;
+    if (reply_to != 0) return send_answer(type, payload, reply_to, std::move(carried));
+    return send_in_order(type, payload, req_id, std::move(carried));
+}
+
+BytesView LinkChannel::finish(abi::Body type,
+                              flatbuffers::Offset<void> body,
+                              std::uint64_t reply_to,
+                              std::int64_t deadline_ns,
+                              std::uint64_t trace_id) {
     builder_.Finish(
         abi::CreateEnvelope(
             builder_, seq_ + 1, reply_to, generation_, deadline_ns, trace_id, type, body),
         abi::EnvelopeIdentifier());
-    const BytesView payload{builder_.GetBufferPointer(), builder_.GetSize()};
-    if (sizeof(layout::RecordHeader) + payload.size() > kRecordBytesMax) return Sent::TooLarge;
-    if (reply_to != 0) return send_answer(type, payload, reply_to, std::move(carried));
-    return send_in_order(type, payload, req_id, std::move(carried));
+    return {builder_.GetBufferPointer(), builder_.GetSize()};
 }
 
 Sent LinkChannel::send_answer(abi::Body type,
@@ -74,10 +82,8 @@ Sent LinkChannel::send_in_order(abi::Body type,
     if (now) {
         credit_used_ += reserve;
     } else {
-        if (queue_.size() >= kQueueRecordsMax || queue_bytes_ + payload.size() > kQueueBytesMax)
+        if (!enqueue({req_id, type, Bytes(payload.begin(), payload.end()), std::move(carried)}))
             return Sent::Busy;
-        queue_bytes_ += payload.size();
-        queue_.push_back({req_id, type, Bytes(payload.begin(), payload.end()), std::move(carried)});
     }
     if (req_id != 0)
         table_.insert({req_id,
@@ -85,6 +91,52 @@ Sent LinkChannel::send_in_order(abi::Body type,
                        static_cast<std::uint16_t>(type),
                        static_cast<std::uint8_t>(now ? kSent : kQueued)});
     return now ? Sent::Now : Sent::Queued;
+}
+
+bool LinkChannel::enqueue(Waiting waiting) {
+    if (queue_.size() >= kQueueRecordsMax || queue_bytes_ + waiting.bytes() > kQueueBytesMax)
+        return false;
+    queue_bytes_ += waiting.bytes();
+    queue_.push_back(std::move(waiting));
+    return true;
+}
+
+Sent LinkChannel::notify_each(flatbuffers::Offset<abi::SocketSend> body,
+                              std::span<const std::uint64_t> connections) {
+    carried_ = {};
+    const abi::Body type = abi::Body::SocketSend;
+    const BytesView payload = finish(type, body.Union(), 0, 0, 0);
+    if (sizeof(layout::RecordHeader) + payload.size() > kRecordBytesMax) return Sent::TooLarge;
+    std::size_t written = 0;
+    if (queue_.empty())
+        written = write_each(builder_.GetBufferPointer(), payload.size(), connections);
+    if (written == connections.size()) return Sent::Now;
+    const auto left = connections.subspan(written);
+    return enqueue({0,
+                    type,
+                    Bytes(payload.begin(), payload.end()),
+                    {},
+                    std::vector<std::uint64_t>(left.begin(), left.end())})
+               ? Sent::Queued
+               : Sent::Busy;
+}
+
+// To how many of them the message of one was written, which is as many as the ring has room for.
+std::size_t LinkChannel::write_each(std::uint8_t* payload,
+                                    std::size_t bytes,
+                                    std::span<const std::uint64_t> connections) {
+    // SAFETY: the bytes are a finished envelope of our own with a SocketSend, and vectors and builders are aligned for any
+    // scalar.
+    auto* envelope = flatbuffers::GetMutableRoot<flatbuffers::Table>(payload);
+    auto* message = envelope->GetPointer<flatbuffers::Table*>(abi::Envelope::VT_BODY);
+    for (std::size_t i = 0; i < connections.size(); ++i) {
+        HF_CHECK(
+            message->SetField(abi::SocketSend::VT_CONNECTION, connections[i], std::uint64_t{0}),
+            "a message to many was built with a number");
+        renumber(payload);
+        if (!write(abi::Body::SocketSend, 0, {payload, bytes}, fill_max_, {})) return i;
+    }
+    return connections.size();
 }
 
 bool LinkChannel::write(abi::Body type,
@@ -116,7 +168,7 @@ void LinkChannel::pump() {
 bool LinkChannel::pump_answers() {
     while (!answers_.empty()) {
         WaitingAnswer& first = answers_.front();
-        renumber(first.payload);
+        renumber(first.payload.data());
         if (!write(first.type, 0, first.payload, kWholeRing, first.carried)) return false;
         peer_credit_used_ -= first.reserved;
         answers_bytes_ -= first.payload.size();
@@ -126,9 +178,9 @@ bool LinkChannel::pump_answers() {
 }
 
 // What waited was overtaken: its number is the next one only now.
-void LinkChannel::renumber(Bytes& payload) const {
+void LinkChannel::renumber(std::uint8_t* payload) const {
     // SAFETY: the bytes are a finished envelope of our own, and vectors are aligned for any scalar.
-    auto* table = flatbuffers::GetMutableRoot<flatbuffers::Table>(payload.data());
+    auto* table = flatbuffers::GetMutableRoot<flatbuffers::Table>(payload);
     HF_CHECK(table->SetField<std::uint64_t>(abi::Envelope::VT_SEQ, seq_ + 1, 0),
              "every envelope has a number");
 }
@@ -136,20 +188,34 @@ void LinkChannel::renumber(Bytes& payload) const {
 // Sends the first of the queue, or drops it when its caller gave up. False: it has to wait.
 bool LinkChannel::pump_one() {
     Waiting& first = queue_.front();
+    if (!first.connections.empty()) return pump_each(first);
     ring::OpenRequest* open = first.req_id != 0 ? table_.find(first.req_id) : nullptr;
     if (first.req_id == 0 || open != nullptr) {
         const std::uint32_t reserve = open != nullptr ? open->reserved : 0;
         if (reserve > credit_ - credit_used_) return false;
-        renumber(first.payload);
+        renumber(first.payload.data());
         if (!write(first.type, first.req_id, first.payload, fill_max_, first.carried)) return false;
         if (open != nullptr) {
             open->state = kSent;
             credit_used_ += reserve;
         }
     }
-    queue_bytes_ -= first.payload.size();
-    queue_.pop_front();
+    drop_first();
     return true;
+}
+
+bool LinkChannel::pump_each(Waiting& first) {
+    const std::span<const std::uint64_t> left = std::span(first.connections).subspan(first.next);
+    const std::size_t written = write_each(first.payload.data(), first.payload.size(), left);
+    first.next += written;
+    if (written < left.size()) return false;
+    drop_first();
+    return true;
+}
+
+void LinkChannel::drop_first() {
+    queue_bytes_ -= queue_.front().bytes();
+    queue_.pop_front();
 }
 
 // ---- receiving

@@ -124,6 +124,11 @@ public:
     Sent notify(flatbuffers::Offset<T> body) {
         return send(abi::BodyTraits<T>::enum_value, body.Union(), 0, 0, 0, 0);
     }
+    // One SocketSend to each of these connections, a record each, in their order. `body` is built once, with kAnyConnection;
+    // what has to wait is kept once, with the numbers that are left. Busy: some may be in the ring.
+    static constexpr std::uint64_t kAnyConnection = ~std::uint64_t{0};
+    virtual Sent notify_each(flatbuffers::Offset<abi::SocketSend> body,
+                             std::span<const std::uint64_t> connections) = 0;
 
     // Publishes everything sent since the last flush and rings if the peer sleeps. Once per loop turn.
     virtual void flush() = 0;
@@ -157,7 +162,8 @@ public:
 
     struct Usage {
         std::uint64_t to_plugin_bytes = 0, from_plugin_bytes = 0;  // in the rings now
-        std::uint64_t queued_records = 0, queued_bytes = 0;        // in private memory
+        // In private memory; of one message to many, one record and the numbers that are left.
+        std::uint64_t queued_records = 0, queued_bytes = 0;
         std::uint64_t open_requests = 0;  // of ours, those given up not counted
         std::uint64_t late_answers = 0;   // came after abandon() and were dropped, since the start
     };

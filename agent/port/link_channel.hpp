@@ -5,7 +5,9 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "abi/layout/atomics.hpp"
 #include "abi/layout/attach.hpp"
@@ -67,6 +69,8 @@ public:
         carried_ = {++last_token_, std::move(body)};
         return carried_.token;
     }
+    Sent notify_each(flatbuffers::Offset<abi::SocketSend> body,
+                     std::span<const std::uint64_t> connections) override;
     void flush() override {
         pump();
         end_.flush();
@@ -119,6 +123,12 @@ private:
         abi::Body type;
         Bytes payload;
         Carried carried;
+        // Of a SocketSend to many: whom it is still for, from `next` on.
+        std::vector<std::uint64_t> connections = {};
+        std::size_t next = 0;
+        [[nodiscard]] std::size_t bytes() const {
+            return payload.size() + connections.size() * sizeof(std::uint64_t);
+        }
     };
 
     // An answer for which S has no room yet; its reservation lasts until it is written, so peer_credit_ bounds them all.
@@ -140,7 +150,18 @@ private:
     void pump();
     bool pump_answers();
     bool pump_one();
-    void renumber(Bytes& payload) const;
+    [[nodiscard]] BytesView finish(abi::Body type,
+                                   flatbuffers::Offset<void> body,
+                                   std::uint64_t reply_to,
+                                   std::int64_t deadline_ns,
+                                   std::uint64_t trace_id);
+    std::size_t write_each(std::uint8_t* payload,
+                           std::size_t bytes,
+                           std::span<const std::uint64_t> connections);
+    bool enqueue(Waiting waiting);
+    bool pump_each(Waiting& first);
+    void drop_first();
+    void renumber(std::uint8_t* payload) const;
     Result<std::size_t> take(std::size_t budget,
                              const std::function<void(const Received&)>& handler);
     enum class Accepted : std::uint8_t { Yes, Drop, Fault };

@@ -18,6 +18,11 @@ Bytes bytes(const flatbuffers::Vector<std::uint8_t>* vector) {
     return vector == nullptr ? Bytes() : Bytes(vector->begin(), vector->end());
 }
 
+std::vector<std::uint64_t> numbers(const flatbuffers::Vector<std::uint64_t>* vector) {
+    if (vector == nullptr) return {};
+    return {vector->begin(), vector->end()};
+}
+
 flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>> vector_of(
     flatbuffers::FlatBufferBuilder& fbb, const Bytes& from) {
     return from.empty() ? 0 : fbb.CreateVector(from.data(), from.size());
@@ -125,7 +130,8 @@ core::Event delivered(Handle from, const Received& record) {
                                      wish->close(),
                                      wish->code(),
                                      wish->binary(),
-                                     bytes(wish->data())});
+                                     bytes(wish->data()),
+                                     numbers(wish->also())});
     }
     if (const auto* call = table.call())
         event.call = core::CallWish{call->n(),
@@ -415,7 +421,9 @@ Sent send(Channel& channel, const core::SocketTaken& action) {
 Sent send(Channel& channel, const core::SocketSend& action) {
     auto& fbb = channel.builder();
     const auto data = vector_of(fbb, action.data);
-    return channel.notify(abi::CreateSocketSend(fbb, action.connection, action.binary, data));
+    return channel.notify_each(
+        abi::CreateSocketSend(fbb, Channel::kAnyConnection, action.binary, data),
+        action.connections);
 }
 
 Sent send(Channel& channel, const core::CloseSocket& action) {

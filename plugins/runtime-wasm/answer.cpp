@@ -59,13 +59,12 @@ Offset<Vector<Offset<abi::SocketCommand>>> sockets_in(Builder& fbb, const Event&
     if (event.sockets.empty()) return {};
     std::vector<Offset<abi::SocketCommand>> out;
     out.reserve(event.sockets.size());
-    for (const SocketCommand& command : event.sockets)
-        out.push_back(abi::CreateSocketCommand(fbb,
-                                               command.connection,
-                                               command.close,
-                                               command.code,
-                                               command.binary,
-                                               bytes_in(fbb, command.data)));
+    for (const SocketCommand& command : event.sockets) {
+        const auto data = bytes_in(fbb, command.data);
+        const auto also = command.also.empty() ? 0 : fbb.CreateVector(command.also);
+        out.push_back(abi::CreateSocketCommand(
+            fbb, command.connection, command.close, command.code, command.binary, data, also));
+    }
     return fbb.CreateVector(out);
 }
 

@@ -343,6 +343,7 @@ TEST_CASE("everything_an_event_leaves_is_in_its_answer_and_fits_it") {
                                              put(kKey, kValue),
                                              send(kTarget, kMethod, kValue),
                                              ws_send(5, 1, kValue),
+                                             ws_send(7, 1, kValue),
                                              ws_close(6, 4000, kKey),
                                              alarm_set(99),
                                              passivate(),
@@ -354,7 +355,8 @@ TEST_CASE("everything_an_event_leaves_is_in_its_answer_and_fits_it") {
     CHECK(answer.passivate);
     CHECK(answer.alarm_ms == 99);
     CHECK(answer.sends == std::vector<Sent>{{"bank/alice", "pay", "value"}});
-    CHECK(answer.sockets == std::vector<Command>{{5, false, 0, "value"}, {6, true, 4000, "key"}});
+    CHECK(answer.sockets ==
+          std::vector<Command>{{5, false, 0, "value", {7}}, {6, true, 4000, "key"}});
     CHECK_FALSE(answer.changes.empty());
     answer = runtime.deliver(1, program({alarm_clear()}));
     CHECK(answer.alarm_ms == 0);
@@ -375,12 +377,15 @@ TEST_CASE("everything_an_event_leaves_is_in_its_answer_and_fits_it") {
     // As much of everything as there may be: the largest answer fits its record.
     std::vector<Step> most;
     for (std::size_t i = 0; i < kSendsMax; ++i) most.push_back(send(kTarget, kMethod, {0, 17}));
-    for (std::uint32_t i = 0; i < kSocketCommandsMax; ++i) most.push_back(ws_send(i, 2, {0, 1}));
+    constexpr std::uint32_t kEach = kSocketTargetsMax / kSocketCommandsMax;
+    for (std::uint32_t i = 0; i < kSocketCommandsMax; ++i)
+        most.push_back(ws_send_each(0, kEach, 1 + i % 2, {0, 1}));
     most.push_back(put(kKey, {0, 40'000}));
     most.push_back(alarm_set(7));
     const std::size_t taken = kSendsMax * (13 + 17 + kOutputOverheadBytes) +
                               kSocketCommandsMax * (1 + kOutputOverheadBytes) +
-                              kChangeSetHeadBytes + 3 + 40'000 + kPairOverheadBytes;
+                              kSocketTargetsMax * kSocketTargetBytes + kChangeSetHeadBytes + 3 +
+                              40'000 + kPairOverheadBytes;
     const auto body = static_cast<std::uint32_t>(kEventOutputBytesMax - taken);
     most.push_back(http_reply(200, {0, body + 1}));
     most.push_back(http_reply(200, {0, body}));
@@ -388,6 +393,7 @@ TEST_CASE("everything_an_event_leaves_is_in_its_answer_and_fits_it") {
     CHECK(answer.body.size() == body);
     CHECK(answer.sends.size() == kSendsMax);
     CHECK(answer.sockets.size() == kSocketCommandsMax);
+    CHECK(answer.sockets.back().also.size() == kEach - 1);
 }
 
 }  // namespace hf::wasm

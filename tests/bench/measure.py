@@ -49,3 +49,22 @@ def start_node(directory, name, toml=None, classes=("counter",)):
 
 def median(values):
     return statistics.median(values)
+
+
+class Judge:
+    """What harness.Load.verify asks of a test, for a benchmark."""
+
+    def fail(self, why):
+        raise AssertionError(why)
+
+    def assertFalse(self, value, why=""):
+        if value:
+            self.fail(f"{why}: {value}")
+
+    def assertEqual(self, a, b, why=""):
+        if a != b:
+            self.fail(why)
+
+    def assertLessEqual(self, a, b, why=""):
+        if a > b:
+            self.fail(why)

@@ -12,6 +12,7 @@ from measure import harness, median, start_node, wrk
 import guests  # of tests/system
 
 UNRULY = {"class.unruly": {"module": guests.UNRULY}}
+EARS = 100
 
 
 class Plain:
@@ -44,6 +45,12 @@ class Plain:
             data += self.socket.recv(65536)
         assert data == answer, data[:200]
 
+    def hear(self, size):
+        data = self.socket.recv(65536)
+        while len(data) < size:
+            data += self.socket.recv(65536)
+        assert len(data) == size, data[:200]
+
 
 def p50_us(once, seconds):
     times, end = [], time.monotonic() + seconds
@@ -73,18 +80,28 @@ def bench_actors(table, quick):
                 node.post(f"/actor/counter/a{i}")
             plain, calling, echo = Plain(node), Plain(node), Plain(node)
             echo.upgrade("/actor/unruly/socket")
+            ears = [Plain(node) for _ in range(EARS)]
+            for ear in ears:
+                ear.upgrade("/actor/unruly/loud")
             text = b"0123456789abcdef"
             frame = struct.pack("!BB4s", 0x81, 0x80 | len(text), bytes(4)) + text
             answer = struct.pack("!BB", 0x81, len(text)) + text
             get = "GET /actor/unruly/a0/{} HTTP/1.1\r\nhost: h\r\n\r\n"
+            shout = get.replace("a0", "loud").format("shout?16").encode()
+
+            def shout_round():
+                calling.http_round(shout)
+                for ear in ears:
+                    ear.hear(2 + 16)
             served, carry = get.format("served").encode(), get.format("carry?16").encode()
             post = lua(directory, "post.lua", "POST", '/actor/counter/a" .. n .. "')
             mail = lua(directory, "mail.lua", "POST", '/actor/unruly/a" .. n .. "/mail?100')
-            calls, echoes, rates, applied = [], [], [], []
+            calls, echoes, shouts, rates, applied = [], [], [], [], []
             for _ in range(rounds):
                 without = p50_us(lambda: plain.http_round(served), seconds)
                 calls.append(p50_us(lambda: calling.http_round(carry), seconds) / without)
                 echoes.append(p50_us(lambda: echo.echo_round(frame, answer), seconds) / without)
+                shouts.append(p50_us(shout_round, seconds) / without)
                 writes = wrk(f"http://{node.address}/", seconds, 64, post)
                 before, begun = node.status()["stats"], time.monotonic()
                 sends = wrk(f"http://{node.address}/", seconds, 64, mail)
@@ -95,6 +112,8 @@ def bench_actors(table, quick):
                 applied.append((after["messages_applied"] - before["messages_applied"]) / took)
             table.add("a call to another actor, no write, against the event without it, depth 1, p50", f"{median(calls):.2f}×", "–", None)
             table.add("WebSocket echo against an HTTP round trip, no write, depth 1, p50", f"{median(echoes):.2f}×", "–", None)
+            table.add(f"a message to {EARS} WebSockets until the last has it, against an HTTP round trip, no write, p50",
+                      f"{median(shouts):.1f}×", "–", None)
             table.add("events that send a message, 64 clients on 64 actors, against durable writes", f"{median(rates):.2f}×", "–", None)
             table.add("the same: messages applied by one receiver", f"{median(applied):.0f}/s", "–", None)
         finally:

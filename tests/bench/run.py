@@ -2,7 +2,7 @@
 """The benchmark table: ratios within one run, interleaved, medians. Writes docs/benchmarks.md and prints it.
 
 usage: run.py [--quick] [--no-write] [ROW...]      rows: link grpc wasm idle http write actors density guests
-crash swap
+later crash swap deploy
 Absolute figures on a virtual machine say little; each row names what it is a ratio to, measured in the same minutes.
 """
 import argparse
@@ -16,9 +16,10 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from measure import BUILD, ROOT, harness, json_lines, median, start_node, wrk  # noqa: E402
+from measure import BUILD, ROOT, Judge, harness, json_lines, median, start_node, wrk  # noqa: E402
 import rows_actors  # noqa: E402
 import rows_grpc  # noqa: E402
+import rows_later  # noqa: E402
 
 
 class Table:
@@ -90,25 +91,6 @@ def bench_wasm(table, quick):
             words, most = WASM_FIGURES[row["figure"]]
             table.add(f"{words} ({actors} actors)", f"{row['value']:.2f} {row['unit']}", f"≤ {most} {row['unit']}" if most else "–",
                       row["value"] <= most if most else None)
-
-
-class Judge:
-    """What harness.Load.verify asks of a test, for a benchmark."""
-
-    def fail(self, why):
-        raise AssertionError(why)
-
-    def assertFalse(self, value, why=""):
-        if value:
-            self.fail(f"{why}: {value}")
-
-    def assertEqual(self, a, b, why=""):
-        if a != b:
-            self.fail(why)
-
-    def assertLessEqual(self, a, b, why=""):
-        if a > b:
-            self.fail(why)
 
 
 def wakeups(pid):
@@ -294,7 +276,8 @@ def bench_swap(table, quick):
 
 BENCHES = {"link": bench_link, "grpc": rows_grpc.bench_grpc, "wasm": bench_wasm, "idle": bench_idle, "http": bench_http,
            "write": bench_write, "actors": rows_actors.bench_actors, "density": rows_actors.bench_density,
-           "guests": rows_actors.bench_guests, "crash": bench_crash, "swap": bench_swap}
+           "guests": rows_actors.bench_guests, "later": rows_later.bench_later, "crash": bench_crash, "swap": bench_swap,
+           "deploy": rows_later.bench_deploy}
 
 
 def machine():

@@ -253,6 +253,16 @@ void check_bounds(const Ran& ran) {
         return;
     }
     must(event.sends.size() <= kSendsMax && event.sockets.size() <= kSocketCommandsMax);
+    std::size_t targets = 0;
+    for (std::size_t i = 0; i < event.sockets.size(); ++i) {
+        const SocketCommand& one = event.sockets[i];
+        targets += 1 + one.also.size();
+        must(!one.close || one.also.empty());
+        // Who says the same as the one before would have joined it.
+        if (i == 0 || one.close || event.sockets[i - 1].close) continue;
+        must(one.binary != event.sockets[i - 1].binary || one.data != event.sockets[i - 1].data);
+    }
+    must(targets == event.socket_targets && targets <= kSocketTargetsMax);
     must(event.reply_headers.size() <= kHeaderBytesMax);
     must(event.reply_body.size() <= kPayloadBytesMax);
     std::size_t sent = ran.changes.size();
@@ -310,7 +320,8 @@ std::vector<Bytes> seeds() {
     Seed outward;
     text(outward, "bank/alice", 600);
     outward.u8(kSend).u16(600).u16(10).u16(600).u16(4).u16(0).u16(1000);
-    outward.u8(kWsSend).u16(9).u16(1).u16(0).u16(300).u8(kWsClose).u16(9).u16(1000).u16(0).u16(5);
+    outward.u8(kWsSend).u16(9).u16(1).u16(0).u16(300).u8(kWsSend).u16(8).u16(1).u16(0).u16(300);
+    outward.u8(kWsClose).u16(9).u16(1000).u16(0).u16(5);
     outward.u8(kAlarmSet).u16(0).u16(500).u8(kLog).u16(2).u16(600).u16(10);
     outward.u8(kPassivate).u16(0).u16(0).u8(kFdWrite).u16(1).u16(100).u16(1).u16(700);
     Seed calling;

@@ -158,7 +158,9 @@ void runtime_seeds(std::vector<Bytes>& out) {
         const auto bytes = blob(fbb, "bytes");
         const auto text = fbb.CreateString("bank/alice");
         const std::vector sends{abi::CreateSend(fbb, text, text, bytes)};
-        const std::vector sockets{abi::CreateSocketCommand(fbb, 9, true, 1000, false, bytes)};
+        const auto also = fbb.CreateVector(std::vector<std::uint64_t>{10, 9});
+        const std::vector sockets{abi::CreateSocketCommand(fbb, 9, true, 1000, false, bytes),
+                                  abi::CreateSocketCommand(fbb, 9, false, 0, true, bytes, also)};
         const auto send_list = fbb.CreateVector(sends);
         const auto socket_list = fbb.CreateVector(sockets);
         const auto alarm = abi::CreateAlarm(fbb, 99, false);

@@ -46,6 +46,7 @@ struct Line {
     std::string operator()(const core::SocketTaken& a) const { return "socket taken" + to(a.to); }
     std::string operator()(const core::SocketSend& a) const { return "socket send" + to(a.to); }
     std::string operator()(const core::CloseSocket& a) const { return "close socket" + to(a.to); }
+    std::string operator()(const core::AskRoom& a) const { return "ask room" + to(a.to); }
     std::string operator()(const core::Checkpoint& a) const {
         return "checkpoint op " + number(a.op) + " activation " + number(a.activation) + to(a.to);
     }

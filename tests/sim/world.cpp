@@ -251,6 +251,7 @@ void World::carry_out(core::Action& action) {
             [&](core::SocketTaken&) { broken("a message of no client is answered"); },
             [&](core::SocketSend&) { broken("a message goes to no client"); },
             [&](core::CloseSocket&) { broken("a connection is closed that nobody opened"); },
+            [&](core::AskRoom&) { broken("a gateway is asked for room that nobody needs"); },
             [&](core::Checkpoint& ask) { send(ask.to); },
             [&](core::Drop& ask) { send(ask.to); },
             [&](core::Place& ask) {

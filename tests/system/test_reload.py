@@ -3,22 +3,30 @@ import os
 import signal
 import threading
 
-from harness import Case, wait_for
+from harness import BIN, Case, wait_for
 import test_starts
 from test_swap import refused
 
 
-class Reload(Case):
+class ReloadCase(Case):
     def rewrite(self, node, tables):
-        """The node's file with other values."""
+        """The node's file with other values; None takes one out."""
         for table, values in tables.items():
             node.tables.setdefault(table, {}).update(values)
+            for key in [key for key, value in values.items() if value is None]:
+                del node.tables[table][key]
         node.write_config()
 
     def value(self, node, key):
         rows = node.cli("config", "show")["values"]
-        return next(row["value"] for row in rows if f"{row['table']}.{row['key']}" == key)
+        return next((row["value"] for row in rows if f"{row['table']}.{row['key']}" == key), None)
 
+    def reload(self, node):
+        """What has changed, by key: from what to what."""
+        return {row["key"]: (row["old"], row["new"]) for row in node.cli("config", "reload")["changed"]}
+
+
+class Reload(ReloadCase):
     def test_live_keys_change_and_the_answer_says_from_what_to_what(self):
         node = self.node()
         pid, fds = node.pid, node.fds()
@@ -139,4 +147,100 @@ class Reload(Case):
         os.kill(node.pid, signal.SIGHUP)
         wait_for("the trouble is told", lambda: not node.status()["config"]["last_reload"]["ok"])
         self.assertIn("limitz", node.stderr())
+        self.common_checks(node, node.pid)
+
+
+class Policies(ReloadCase):
+    """Settings of a policy are judged by the policy: it is swapped to itself with the new ones."""
+    KEY = "plugin.placement.settings.instance"
+
+    def pinned(self, settings, plugin=None, **kw):
+        return self.node({"plugin.placement": {"policy": "pinned", **(plugin or {})}, "plugin.placement.settings": settings,
+                          "swap": {"window": "300ms"}}, **kw)
+
+    def place(self, node, name):
+        """On which runtime instance a new actor comes to live."""
+        self.assertEqual(node.post(f"/actor/counter/{name}")[0], 200)
+        return next(row["instance"] for row in node.cli("actors")["actors"] if row["name"] == name)
+
+    def test_settings_of_a_policy_change_and_can_be_taken_back(self):
+        node = self.pinned({"instance": 0})
+        pid, fds = node.pid, node.fds()
+        runtimes = [row["pid"] for row in node.plugins()["runtime"]["instances"]]
+        self.assertEqual(self.place(node, "a"), 0)
+        self.rewrite(node, {"plugin.placement.settings": {"instance": 1}, "plugin.drain.settings": {"in_flight_max": 3},
+                            "limits": {"mailbox_events": 7}})
+        self.assertEqual(self.reload(node), {self.KEY: ("0", "1"), "plugin.drain.settings.in_flight_max": (None, "3"),
+                                             "limits.mailbox_events": ("128", "7")})
+        self.assertEqual(self.place(node, "b"), 1)
+        row = node.plugins()["placement"]
+        self.assertEqual((row["policy"], row["settings"], row["state"]), ("pinned", {"instance": "1"}, "serving"))
+        self.assertEqual(node.plugins()["drain"]["settings"], {"in_flight_max": "3"})
+        self.assertEqual(self.value(node, self.KEY), "1")
+        self.assertEqual([row["pid"] for row in node.plugins()["runtime"]["instances"]], runtimes, "they are not asked")
+        self.assertEqual(self.reload(node), {})
+        node.cli("rollback", "placement")
+        self.assertEqual(self.place(node, "c"), 0)
+        # A setting that is taken out, and the policy's name with it.
+        self.rewrite(node, {"plugin.placement.settings": {"instance": None}, "plugin.placement": {"policy": "least-loaded"}})
+        self.assertEqual(self.reload(node), {self.KEY: ("1", None), "plugin.placement.policy": ("pinned", "least-loaded")})
+        self.assertEqual(node.plugins()["placement"]["settings"], {})
+        self.assertEqual(node.status()["policies"]["placement"], "least-loaded")
+        self.common_checks(node, pid, fds)
+
+    def test_a_setting_that_the_policy_refuses_refuses_all_of_it_in_its_words(self):
+        # As a plugin of somebody else's the node knows nothing of its settings.
+        node = self.pinned({"instance": 0}, {"use": "mine", "binary": os.path.abspath(os.path.join(BIN, "scheduler"))})
+        before = node.plugins()
+        self.rewrite(node, {"plugin.placement.settings": {"instanz": 1}, "plugin.drain.settings": {"in_flight_max": 3},
+                            "limits": {"mailbox_events": 7}, "class.counter": {"cpu_limit": "200ms"}, "log": {"level": "debug"}})
+        said = refused(self, node, "config", "reload")
+        for word in ("policy pinned has no setting", "instanz", "it has instance and node"):
+            self.assertIn(word, said)
+        self.assertIn("the placement policy does not run with its new settings", said)
+        for key, value in ((self.KEY, "0"), ("plugin.placement.settings.instanz", None), ("limits.mailbox_events", "128"),
+                           ("class.counter.cpu_limit", "100ms"), ("log.level", "info"), ("plugin.drain.settings.in_flight_max", None)):
+            self.assertEqual(self.value(node, key), value, key)
+        after = node.plugins()
+        self.assertEqual(after["placement"]["pid"], before["placement"]["pid"], "it serves on")
+        self.assertEqual([row["pid"] for row in after["runtime"]["instances"]], [row["pid"] for row in before["runtime"]["instances"]])
+        self.assertEqual(after["drain"]["settings"], {})
+        self.assertFalse(node.cli("plugins")["remembered_bad_builds"])
+        self.assertEqual(self.place(node, "a"), 0)
+        self.rewrite(node, {"plugin.placement.settings": {"instanz": None, "instance": 1}})
+        self.assertEqual(len(self.reload(node)), 5)
+        self.assertEqual(self.place(node, "b"), 1)
+        self.common_checks(node, node.pid)
+
+    def test_a_runtime_that_does_not_come_up_takes_the_policy_back(self):
+        node = self.pinned({"instance": 0}, classes=("counter", "misfit"))
+        self.rewrite(node, {"plugin.placement.settings": {"instance": 1}, "class.misfit": {"memory_max": "64KiB"}})
+        self.assertIn("class misfit: memory_max is 1 pages", refused(self, node, "config", "reload"))
+        row = node.plugins()["placement"]
+        self.assertEqual((row["settings"], row["state"], row["previous"]), ({"instance": "0"}, "serving", None))
+        self.assertEqual(self.value(node, self.KEY), "0")
+        self.assertEqual(self.place(node, "a"), 0)
+        self.assertIn("no earlier build", refused(self, node, "rollback", "placement"))
+        self.rewrite(node, {"class.misfit": {"memory_max": None}})
+        self.assertEqual(list(self.reload(node)), [self.KEY])
+        self.assertEqual(self.place(node, "b"), 1)
+        self.common_checks(node, node.pid)
+
+    def test_a_policy_that_was_swapped_in_is_not_given_the_settings_of_the_files(self):
+        node = self.pinned({"instance": 0})
+        node.cli("swap", "placement", "--policy", "least-loaded")
+        self.rewrite(node, {"plugin.placement.settings": {"instance": 1}, "limits": {"mailbox_events": 7}})
+        said = refused(self, node, "config", "reload")
+        self.assertIn("placement runs scheduler/least-loaded by a swap", said)
+        self.assertEqual(node.status()["policies"]["placement"], "least-loaded")
+        self.assertEqual(self.value(node, "limits.mailbox_events"), "128")
+        node.cli("rollback", "placement")
+        self.assertEqual(len(self.reload(node)), 2)
+        self.assertEqual(self.place(node, "a"), 1)
+        # What was swapped in and then written down runs already.
+        node.cli("swap", "placement", "--policy", "least-loaded")
+        generation = node.plugins()["placement"]["generation"]
+        self.rewrite(node, {"plugin.placement.settings": {"instance": None}, "plugin.placement": {"policy": "least-loaded"}})
+        self.assertEqual(len(self.reload(node)), 2)
+        self.assertEqual(node.plugins()["placement"]["generation"], generation)
         self.common_checks(node, node.pid)

@@ -11,8 +11,8 @@
 
 #define kLinesKept 20u
 #define kTextMax \
-    400u /* of a line: twenty of them, 64 listeners and their overhead fit what an event may leave */
-#define kPeopleMax 60u
+    400u /* of a line: twenty of them greet who comes, a fifth of what an event may leave */
+#define kPeopleMax 400u /* their names take two thirds of the state, the lines a fifth */
 #define kNameMax 32u
 
 static char line[kNameMax + 2 + kTextMax];

@@ -23,6 +23,7 @@ void Event::reset(UnitState* unit_state,
     send_bytes = 0;
     sockets.clear();
     socket_bytes = 0;
+    socket_targets = 0;
     passivate = false;
     if (call.n != 0) {
         call.n = 0;

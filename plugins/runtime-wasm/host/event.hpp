@@ -29,6 +29,11 @@ inline constexpr std::size_t kOutputOverheadBytes = 48;
 // Tables of a Delivered are bounded by the schema (192); these two leave half of it.
 inline constexpr std::size_t kSendsMax = 32;
 inline constexpr std::size_t kSocketCommandsMax = 64;
+// Connections that the socket commands of one event name together. Their numbers take 8 KiB of an answer, and a message of
+// the largest size to all of them 48 MiB of the gateway's ring, which it reads in some 50 ms.
+inline constexpr std::size_t kSocketTargetsMax = 1024;
+// What each costs: its number.
+inline constexpr std::size_t kSocketTargetBytes = 8;
 // Each waits for another actor: more than this in one event is a loop.
 inline constexpr std::uint32_t kCallsMax = 256;
 // A unit's name in its longest form, and what anybody would call a method.
@@ -70,6 +75,8 @@ struct SocketCommand {
     std::uint16_t code = 0;  // of a close
     bool binary = false;
     Bytes data;  // of a close: the reason
+    // Further connections that the same message is for, in order.
+    std::vector<std::uint64_t> also = {};
 };
 
 // The call an event waits for, or waited for last.
@@ -106,7 +113,8 @@ struct Event {
     std::vector<OutwardSend> sends;
     std::size_t send_bytes = 0;  // with kOutputOverheadBytes each, as the next
     std::vector<SocketCommand> sockets;
-    std::size_t socket_bytes = 0;
+    std::size_t socket_bytes = 0;    // with kSocketTargetBytes for each connection too
+    std::size_t socket_targets = 0;  // connections they name
     bool passivate = false;
 
     OutwardCall call;

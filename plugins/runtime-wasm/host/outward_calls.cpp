@@ -1,4 +1,5 @@
 // Guest ABI v1, what leaves the actor: other actors, its alarm, its sockets.
+#include <algorithm>
 #include <cstring>
 
 #include "plugins/runtime-wasm/host/entry.hpp"
@@ -154,16 +155,34 @@ std::uint32_t alarm_clear() {
     return leave(call, 0);
 }
 
+// One more connection, and `bytes` that its command takes.
+LimitHit count_target(Event& event, std::size_t bytes) {
+    if (event.socket_targets >= kSocketTargetsMax)
+        return {"socket_targets_max", kSocketTargetsMax, kSocketTargetsMax + 1};
+    const std::size_t cost = bytes + kSocketTargetBytes;
+    if (const LimitHit hit = event.output_limit(cost)) return hit;
+    event.socket_bytes += cost;
+    ++event.socket_targets;
+    return {};
+}
+
 std::uint32_t add_command(const Call& call, BytesView data, SocketCommand command) {
     Event& event = call.event;
     if (event.sockets.size() >= kSocketCommandsMax)
         return refuse(call, {"socket_commands_max", kSocketCommandsMax, kSocketCommandsMax + 1});
-    const std::size_t cost = data.size() + kOutputOverheadBytes;
-    if (const LimitHit hit = event.output_limit(cost)) return refuse(call, hit);
+    if (const LimitHit hit = count_target(event, data.size() + kOutputOverheadBytes))
+        return refuse(call, hit);
     command.data.assign(data.begin(), data.end());
     event.sockets.push_back(std::move(command));
-    event.socket_bytes += cost;
     return leave(call, 0);
+}
+
+// Whether it is the message that the last command of this event carries already.
+bool is_last_message(const Event& event, bool binary, BytesView data) {
+    if (event.sockets.empty()) return false;
+    const SocketCommand& last = event.sockets.back();
+    return !last.close && last.binary == binary && last.data.size() == data.size() &&
+           std::equal(data.begin(), data.end(), last.data.begin());
 }
 
 std::uint32_t ws_send(std::uint64_t connection,
@@ -174,7 +193,12 @@ std::uint32_t ws_send(std::uint64_t connection,
     const std::uint8_t* data = checked(call.worker, p, l);
     if (kind != kText && kind != kBinary) return leave(call, kBadArgument);
     if (l > kPayloadBytesMax) return refuse(call, {"socket_bytes", kPayloadBytesMax, l});
-    return add_command(call, {data, l}, {connection, false, 0, kind == kBinary, {}});
+    const bool binary = kind == kBinary;
+    if (!is_last_message(call.event, binary, {data, l}))
+        return add_command(call, {data, l}, {connection, false, 0, binary, {}});
+    if (const LimitHit hit = count_target(call.event, 0)) return refuse(call, hit);
+    call.event.sockets.back().also.push_back(connection);
+    return leave(call, 0);
 }
 
 std::uint32_t ws_close(std::uint64_t connection,

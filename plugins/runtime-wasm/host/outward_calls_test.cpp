@@ -301,7 +301,10 @@ TEST_CASE("socket_commands_are_gathered_in_order_within_their_limits") {
         steps.push_back(finish(-1));
         return failed(run(11, steps));
     };
-    CHECK(limit(std::vector<Step>(65, ws_send(1, 1, kKey))) ==
+    std::vector<Step> in_turn;
+    for (std::uint32_t i = 0; i < 65; ++i) in_turn.push_back(ws_send(1, 1 + i % 2, kKey));
+    CHECK(limit(in_turn) == "limit socket_commands_max: 64 allowed, 65 asked for");
+    CHECK(limit(std::vector<Step>(65, ws_close(1, 1000, kKey))) ==
           "limit socket_commands_max: 64 allowed, 65 asked for");
     CHECK(limit({ws_close(1, 1000, {0, 124})}) == "limit reason_bytes: 123 allowed, 124 asked for");
     CHECK(limit({ws_send(1, 1, {0, kMost + 1})}) ==
@@ -310,6 +313,66 @@ TEST_CASE("socket_commands_are_gathered_in_order_within_their_limits") {
               .starts_with("limit event_output_bytes: 61440 allowed"));
     CHECK(limit({ws_send(1, 1, {0, 40'000}), put(kKey, {0, 30'000})})
               .starts_with("limit event_output_bytes"));
+}
+
+TEST_CASE("the_same_message_to_many_connections_is_one_command") {
+    using Numbers = std::vector<std::uint64_t>;
+    // "value" and "abaca" differ, as long as each other; a copy of a message is the same message.
+    const Text other{kLetters.at, kValue.size};
+    const Ran ran = run(11,
+                        {ws_send(1, 1, kValue),
+                         ws_send(2, 1, kValue),
+                         put(kKey, kValue),
+                         get(kKey, kFree),
+                         ws_send(3, 1, {kFree, kValue.size}),
+                         ws_send(1, 1, kValue),
+                         ws_send(4, 2, kValue),
+                         ws_send(4, 2, other),
+                         ws_close(5, 1000, kNone),
+                         ws_send(6, 1, kNone),
+                         ws_send(7, 1, kNone),
+                         ws_send(8, 1, kValue)});
+    CHECK(results(ran) == Words{0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0});
+    const auto& commands = ran.output->sockets;
+    REQUIRE(commands.size() == 6);
+    CHECK(commands[0].connection == 1);
+    CHECK(commands[0].also == Numbers{2, 3, 1});
+    CHECK(as_text(commands[0].data) == "value");
+    // Another kind, other bytes, a close between: each is a command of its own, and the order stays.
+    CHECK(commands[1].connection == 4);
+    CHECK(commands[1].binary);
+    CHECK(commands[1].also.empty());
+    CHECK(as_text(commands[2].data) == "abaca");
+    CHECK(commands[3].close);
+    CHECK(commands[4].connection == 6);
+    CHECK(commands[4].also == Numbers{7});
+    CHECK(commands[5].connection == 8);
+    CHECK(commands[5].also.empty());
+    CHECK(ran.output->socket_targets == 10);
+}
+
+TEST_CASE("connections_of_one_event_have_a_limit_with_a_name") {
+    const auto limit = [](std::vector<Step> steps) {
+        steps.push_back(finish(-1));
+        return failed(run(11, steps));
+    };
+    const Ran ran = run(11, {ws_send_each(0, 1024, 1, kValue)});
+    CHECK(results(ran) == Words{0});
+    REQUIRE(ran.output->sockets.size() == 1);
+    CHECK(ran.output->sockets[0].also.size() == 1023);
+    CHECK(limit({ws_send_each(0, 1025, 1, kValue)}) ==
+          "limit socket_targets_max: 1024 allowed, 1025 asked for");
+    // Of all commands together, whatever they do.
+    CHECK(limit({ws_send_each(0, 1000, 1, kValue),
+                 ws_send_each(0, 24, 1, kKey),
+                 ws_close(1, 1000, kNone)}) ==
+          "limit socket_targets_max: 1024 allowed, 1025 asked for");
+    // Each adds its number to what the event leaves: 49152 + 48 + 1024 * 8, and the rest is too much.
+    CHECK(results(run(11, {ws_send_each(0, 1024, 2, {0, kMost})})) == Words{0});
+    CHECK(limit({ws_send_each(0, 1024, 2, {0, kMost}), put(kKey, {0, 4200})})
+              .starts_with("limit event_output_bytes"));
+    // What an earlier event named does not count.
+    CHECK(results(run(11, {ws_send_each(0, 1024, 1, kValue)})) == Words{0});
 }
 
 TEST_CASE("stop_and_restored_reach_those_who_ask_for_them") {

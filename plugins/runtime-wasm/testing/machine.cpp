@@ -50,6 +50,9 @@ const char* const kOps[] = {
     "(local.set $r (call $deeper (i32.const 1)))",
     "(local.set $r (i32.load (local.get $a)))",
     "(local.set $r (call $sink (i32.const 1)))",
+    "(loop $each (local.set $r (call $ws_send (i64.extend_i32_u (local.get $a)) (local.get $b) "
+    "(local.get $c) (local.get $d))) (local.set $a (i32.add (local.get $a) (i32.const 1))) (br_if "
+    "$each (i32.and (i32.eqz (local.get $r)) (i32.lt_u (local.get $a) (local.get $e)))))",
 };
 
 }  // namespace

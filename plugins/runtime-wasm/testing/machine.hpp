@@ -110,6 +110,10 @@ inline Step entity_ask() {
 inline Step ws_send(std::uint32_t connection, std::uint32_t kind, Text data) {
     return {22, connection, kind, data.at, data.size};
 }
+// The same to each connection from `first` on, before `end`; the first refusal ends it.
+inline Step ws_send_each(std::uint32_t first, std::uint32_t end, std::uint32_t kind, Text data) {
+    return {31, first, kind, data.at, data.size, end};
+}
 inline Step ws_close(std::uint32_t connection, std::uint32_t code, Text reason) {
     return {23, connection, code, reason.at, reason.size};
 }

@@ -52,6 +52,7 @@ struct Command {
     bool close = false;
     int code = 0;
     std::string data;
+    std::vector<std::uint64_t> also = {};
     friend bool operator==(const Command&, const Command&) = default;
 };
 
@@ -81,6 +82,10 @@ inline std::string string_of(const flatbuffers::String* text) {
 inline std::string text_of(const flatbuffers::Vector<std::uint8_t>* vector) {
     return vector == nullptr ? std::string() : std::string(vector->begin(), vector->end());
 }
+inline std::vector<std::uint64_t> numbers_of(const flatbuffers::Vector<std::uint64_t>* vector) {
+    return vector == nullptr ? std::vector<std::uint64_t>{}
+                             : std::vector<std::uint64_t>(vector->begin(), vector->end());
+}
 inline Bytes bytes_of(const flatbuffers::Vector<std::uint8_t>* vector) {
     return vector == nullptr ? Bytes{} : Bytes(vector->begin(), vector->end());
 }
@@ -105,7 +110,8 @@ inline Answer answer_of(const abi::Delivered& said) {
             answer.sockets.push_back({command->connection(),
                                       command->close(),
                                       command->code(),
-                                      text_of(command->data())});
+                                      text_of(command->data()),
+                                      numbers_of(command->also())});
     if (const auto* call = said.call()) {
         answer.call_n = call->n();
         answer.call = {call->target()->str(), string_of(call->method()), text_of(call->payload())};

@@ -19,6 +19,8 @@
  *   /mail?<n>          sends n bytes to unruly/peer
  *   /mailed            the length and the sum of the last bytes that were sent here
  *
+ *   /shout?<n>         n bytes, of which the first 8 are the number of the shout in digits, to every WebSocket of this memory
+ *
  * A WebSocket at any path is taken, and each message of it sent back. */
 #define HF_ACTOR_IMPLEMENTATION
 #include "holdfast_actor.h"
@@ -32,6 +34,11 @@ wasi_clock(hf_u32 id, hf_u64 precision, hf_u64* out);
 static hf_u8 space[SPACE];
 static volatile hf_u32 sink;
 static hf_u32 served;
+/* WebSockets that this memory has seen open, those that closed since included. */
+#define EARS 1024u
+static hf_u64 ears[EARS];
+static hf_u32 ears_count;
+static hf_u32 shouts;
 
 static const char peer[] = "unruly/peer";
 static hf_text peer_target(void) {
@@ -154,6 +161,15 @@ static void end_badly(hf_text path) {
     }
 }
 
+static hf_i32 shout(hf_u32 n) {
+    hf_u32 number = ++shouts;
+    hf_i32 rc = 0;
+    for (hf_u32 digit = 8; digit-- > 0; number /= 10) space[digit] = (hf_u8)('0' + number % 10);
+    for (hf_u32 i = 0; i < ears_count && rc >= 0; ++i)
+        rc = actor_ws_send(ears[i], HF_WS_BINARY, space, n);
+    return rc < 0 ? rc : hf_reply_number(200, shouts);
+}
+
 hf_i32 actor_http(const hf_http* request) {
     hf_text path = hf_path(request);
     hf_u32 n = (hf_u32)hf_number(hf_query(request));
@@ -174,6 +190,7 @@ hf_i32 actor_http(const hf_http* request) {
     if (hf_same(path, "/carry")) return carry(n);
     if (hf_same(path, "/fetch")) return fetch(n);
     if (hf_same(path, "/mail")) return mail(n);
+    if (hf_same(path, "/shout")) return shout(n);
     if (hf_same(path, "/mailed")) {
         hf_i32 rc = actor_kv_get("mail", 4, space, 64);
         return hf_reply(200, space, rc < 0 ? 0 : (hf_u32)rc);
@@ -211,7 +228,7 @@ hf_i32 actor_call(const hf_call_event* call) {
 }
 
 hf_i32 actor_ws_opened(const hf_ws_open* open) {
-    (void)open;
+    if (ears_count < EARS) ears[ears_count++] = open->connection;
     return 0;
 }
 

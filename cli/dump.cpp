@@ -178,7 +178,8 @@ std::string listing(const fs::path& data) {
         out += "free " + std::to_string(room.f_bavail * room.f_frsize) + " of " +
                std::to_string(room.f_blocks * room.f_frsize) + " bytes\n";
     std::error_code error;
-    for (const char* name : {"run", "state", "log", "dumps", "builds", "modules", "store"}) {
+    for (const char* name :
+         {"run", "state", "log", "dumps", "builds", "modules", "journal", "store"}) {
         out += std::string("--- ") + name + "\n";
         std::vector<std::string> lines;
         for (auto it = fs::recursive_directory_iterator(

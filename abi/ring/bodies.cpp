@@ -5,14 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "abi/base/limits.hpp"
 #include "abi/layout/attach.hpp"
+#include "abi/ring/descriptors.hpp"
 
 namespace hf::ring {
 
@@ -29,7 +28,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 constexpr std::size_t kUnnamedMax = 16;
 // Messages that may lie unread at the end of a link: what a socket's buffer holds of the smallest, several times over.
 constexpr int kDiscardMax = 4096;
-// Descriptors that one message of somebody who breaks the rules may bring; the kernel closes those beyond.
+// Descriptors that one message of somebody who breaks the rules may bring; those beyond are closed by the kernel.
 constexpr std::size_t kFdsSeen = 4;
 
 // The last close of a socket may wait for its peer, as long as its owner liked; that of a memory file does not.
@@ -38,37 +37,16 @@ void close_now(UniqueFd fd) {
     (void)::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
-struct Arrived {
-    ssize_t got = -1;  // as recvmsg
+struct Received {
+    Arrived arrived;
     layout::BodyMessage message{};
-    std::vector<UniqueFd> fds;
-    bool cut = false;
 };
 
-Arrived receive(int socket) {
-    Arrived out;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(kFdsSeen * sizeof(int))> control{};
-    iovec bytes{&out.message, sizeof(out.message)};
-    msghdr header{};
-    header.msg_iov = &bytes;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    do {
-        out.got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    } while (out.got < 0 && errno == EINTR);
-    if (out.got < 0) return out;
-    for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr;
-         part = CMSG_NXTHDR(&header, part)) {
-        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-        const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (std::size_t i = 0; i < count; ++i) {
-            int fd = -1;
-            std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-            out.fds.emplace_back(fd);
-        }
-    }
-    out.cut = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+Received receive(int socket) {
+    Received out;
+    // SAFETY: plain data, judged after it came.
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(&out.message);
+    out.arrived = receive_descriptors(socket, {bytes, sizeof(out.message)}, kFdsSeen, MSG_DONTWAIT);
     return out;
 }
 
@@ -136,42 +114,40 @@ const char* judge_body(int fd, std::uint64_t bytes) {
 }
 
 BodySent send_body(int socket, const Carried& carried, bool wait) {
-    layout::BodyMessage message{layout::kBodyMagic, carried.token};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    iovec bytes{&message, sizeof(message)};
-    msghdr header{};
-    header.msg_iov = &bytes;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    cmsghdr* part = CMSG_FIRSTHDR(&header);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(part), &carried.fd, sizeof(int));
-    for (;;) {
-        if (::sendmsg(socket, &header, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0)
+    const layout::BodyMessage message{layout::kBodyMagic, carried.token};
+    // SAFETY: plain data seen as bytes.
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&message);
+    switch (send_descriptors(
+        socket, {bytes, sizeof(message)}, {&carried.fd, 1}, wait ? 0 : MSG_DONTWAIT)) {
+        case 0:
             return BodySent::Yes;
-        if (errno == EINTR) continue;
-        // ETOOMANYREFS: as many descriptors of this user are on their way as it may have open.
-        const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == ETOOMANYREFS ||
-                           errno == ENOBUFS || errno == ENOMEM;
-        return later ? BodySent::Full : BodySent::Gone;
+        case EAGAIN:
+        case ENOBUFS:
+        case ENOMEM:
+        // As many descriptors of this user are on their way as it may have open.
+        case ETOOMANYREFS:
+            return BodySent::Full;
+        default:
+            return BodySent::Gone;
     }
 }
 
+BodyInbox::~BodyInbox() {
+    for (auto& [token, fd] : waiting_) close_now(std::move(fd));
+}
+
 const char* BodyInbox::read_one(int socket) {
-    Arrived arrived = receive(socket);
+    auto [arrived, message] = receive(socket);
     if (arrived.got <= 0) return "a large body's token without its descriptor";
     // The kernel leaves out what this process has no number for; a sender that does so on purpose ends the same way.
     if (arrived.cut && arrived.fds.empty())
         return "a large body for which the reader had no descriptor left";
-    if (arrived.got != sizeof(arrived.message) || arrived.cut || arrived.fds.size() != 1 ||
-        arrived.message.magic != layout::kBodyMagic) {
+    if (arrived.got != sizeof(message) || arrived.cut || arrived.fds.size() != 1 ||
+        message.magic != layout::kBodyMagic) {
         close_all(arrived.fds);
         return "a message on the control socket that is none";
     }
-    const std::uint64_t token = arrived.message.token;
+    const std::uint64_t token = message.token;
     if (token <= last_token_ || waiting_.size() >= kUnnamedMax) {
         const bool twice = token <= last_token_;
         close_all(arrived.fds);
@@ -201,7 +177,7 @@ const char* BodyInbox::take(int socket, std::uint64_t token, std::uint64_t bytes
 
 void discard_bodies(int socket) {
     for (int i = 0; i < kDiscardMax; ++i) {
-        Arrived arrived = receive(socket);
+        Arrived arrived = receive(socket).arrived;
         if (arrived.got <= 0 && arrived.fds.empty()) return;
         close_all(arrived.fds);
     }

@@ -48,6 +48,11 @@ enum class BodySent : std::uint8_t {
 // What came on a control socket and was not named by a record yet.
 class BodyInbox {
 public:
+    BodyInbox() = default;
+    // Closes what nobody named: anything may be among it, and no close of it waits.
+    ~BodyInbox();
+    BodyInbox(const BodyInbox&) = delete;
+    BodyInbox& operator=(const BodyInbox&) = delete;
     // Takes the descriptor of `token`, reading from the socket what came with it, and judges it. Null and `out`, or the
     // rule that the sender broke; `out` is then invalid.
     [[nodiscard]] const char* take(int socket,

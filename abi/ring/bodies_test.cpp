@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "abi/base/clock.hpp"
 #include "abi/base/limits.hpp"
 #include "abi/layout/attach.hpp"
 
@@ -155,6 +157,40 @@ TEST_CASE("what breaks a rule is closed") {
         CHECK(sockets.take(100) == "a large body's token without its descriptor");
     }
     CHECK(open_files() == before);
+}
+
+TEST_CASE("a descriptor that nobody named is closed without waiting for its peer") {
+    // A connection with bytes that its peer does not take, whose last close waits for them as long as its owner liked.
+    UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    // SAFETY: a sockaddr_in is made to be seen as a sockaddr.
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(::bind(listener.get(), any, size) == 0);
+    REQUIRE(::listen(listener.get(), 1) == 0);
+    REQUIRE(::getsockname(listener.get(), any, &size) == 0);
+    UniqueFd lingers(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(lingers.get(), any, size) == 0);
+    const std::array<char, 65536> bytes{};
+    while (::send(lingers.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+    }
+    constexpr int kSeconds = 20;
+    const linger wait{1, kSeconds};
+    REQUIRE(::setsockopt(lingers.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof(wait)) == 0);
+    Sockets sockets;
+    sockets.send(1, lingers.get());
+    sockets.send(2, sealed().get());
+    lingers.reset();  // not the last of it: that is the inbox's
+    std::int64_t begun = 0;
+    {
+        BodyInbox inbox;
+        REQUIRE(inbox.take(sockets.reader.get(), 2, kText.size(), sockets.got) == nullptr);
+        CHECK(inbox.unnamed() == 1);
+        begun = monotonic_ns();
+    }
+    CHECK(monotonic_ns() - begun < std::int64_t{kSeconds} * 500'000'000);
 }
 
 TEST_CASE("a reader without descriptors says that it is its own want") {

@@ -1,32 +1,16 @@
 #include "abi/sdk/attach.hpp"
 
-#include <sys/socket.h>
-
-#include <array>
-#include <cerrno>
 #include <cstring>
 
 #include "abi/layout/attach.hpp"
+#include "abi/ring/descriptors.hpp"
 
 namespace hf::sdk {
 
 namespace {
 
-// Takes ownership of every descriptor that came along, also of those of a message that is refused.
-std::vector<UniqueFd> take_fds(const msghdr& header) {
-    std::vector<UniqueFd> out;
-    for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr;
-         part = CMSG_NXTHDR(const_cast<msghdr*>(&header), part)) {
-        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-        const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (std::size_t i = 0; i < count; ++i) {
-            int fd = -1;
-            std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-            out.emplace_back(fd);
-        }
-    }
-    return out;
-}
+constexpr std::size_t kFdsMax = layout::kLinkFds + layout::kExtraFdsMax;
+static_assert(kFdsMax <= ring::kDescriptorsMax);
 
 Result<void> read_facts(layout::ConstLine& facts,
                         const ring::Mapping& mapping,
@@ -47,23 +31,13 @@ Result<void> read_facts(layout::ConstLine& facts,
 
 Result<Attachment> receive_attachment(int control_fd) {
     layout::AttachMessage message{};
-    constexpr std::size_t kFdsMax = layout::kLinkFds + layout::kExtraFdsMax;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(kFdsMax * sizeof(int))> control{};
-    iovec bytes{&message, sizeof(message)};
-    msghdr header{};
-    header.msg_iov = &bytes;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    ssize_t got = -1;
-    do {
-        got = ::recvmsg(control_fd, &header, MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0) return fail_errno(errno, "cannot read the attach message from descriptor 3");
-    std::vector<UniqueFd> fds = take_fds(header);
+    // SAFETY: plain data, judged after it came.
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(&message);
+    auto [got, error, fds, cut] =
+        ring::receive_descriptors(control_fd, {bytes, sizeof(message)}, kFdsMax, 0);
+    if (got < 0) return fail_errno(error, "cannot read the attach message from descriptor 3");
     if (got == 0) return fail(Code::PeerGone, "the supervisor is gone before the attach message");
-    if (static_cast<std::size_t>(got) != sizeof(message) ||
-        (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+    if (static_cast<std::size_t>(got) != sizeof(message) || cut ||
         message.magic != layout::kAttachMagic || message.layout_version != layout::kLayoutVersion)
         return fail(Code::Corrupt,
                     "the attach message is not of this release: plugin and supervisor "

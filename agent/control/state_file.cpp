@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "abi/base/sync.hpp"
 #include "abi/base/unique_fd.hpp"
 #include "agent/base/bounded_json.hpp"
 
@@ -36,14 +37,6 @@ Result<std::string> read_bounded(int fd, const std::filesystem::path& path) {
         if (got == 0) break;
     }
     return out;
-}
-
-// Makes a rename in this directory survive a power cut.
-Result<void> sync_directory(const std::filesystem::path& directory) {
-    const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd.valid() || ::fsync(fd.get()) != 0)
-        return fail_errno(errno, "cannot sync the directory " + directory.string());
-    return {};
 }
 
 Result<std::filesystem::path> set_aside(const std::filesystem::path& path) {

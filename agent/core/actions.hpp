@@ -240,7 +240,7 @@ struct DeadLetter {
     std::string why;
     std::int64_t at_ms = 0;  // Unix
 };
-// Kept as far as there is room; nobody waits for it.
+// Kept as far as there is room; nobody waits for it, and what is not kept is told in the log.
 struct JournalBury {
     DeadLetter letter;
 };

@@ -11,6 +11,8 @@ namespace hf::core {
 
 namespace {
 constexpr std::uint32_t kRetryAfterMs = 1000;
+// One-way messages in mailboxes at once: what is open stands in limits.accepted_events, which is the bound.
+constexpr std::size_t kMessagesOpenMax = SIZE_MAX;
 }  // namespace
 
 const char* hold_name(Hold hold) {
@@ -58,6 +60,11 @@ Units::Units(Env& env, StoreClient& store, Supervision& supervision)
                 [this](const JournalItem& item) { journal_settled(item); }}),
       bulk_(env.config.limits.bulk_bytes),
       states_(env.config.limits.states_bytes),
+      messages_(env,
+                kMessagesOpenMax,
+                [this](const auto& name, bool last) {
+                    return offer_message(name.first, name.second, last);
+                }),
       warm_(env.config.classes.size()) {}
 
 void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
@@ -116,6 +123,7 @@ void Units::config_changed() {
     states_.limit(env_.config.limits.states_bytes);
     if (warm_count_ != 0) evict_next_ = env_.now;  // another time may be too long for who is idle
     journal_.classes_changed();
+    alarms_.classes_changed();
 }
 
 const ClassSpec* Units::class_named(const std::string& name) const {
@@ -306,7 +314,11 @@ void Units::tick() {
     }
     alarms_.tick();
     journal_.tick();
-    retry_offers();
+    if (!closing_) {
+        messages_.tick();
+        messages_.run();
+    }
+    retry_closes();
     evict_idle();
     refuse_crowded();
     // hold_idle: give a hold back after an hour without an event.
@@ -325,8 +337,9 @@ void Units::tick() {
 Time Units::next_deadline() const {
     Time soonest = deadlines_.empty() ? kNever : deadlines_.front().at;
     soonest = std::min({soonest, alarms_.next_deadline(), journal_.next_deadline()});
-    if (!offers_later_.empty()) soonest = std::min(soonest, offers_later_.begin()->first);
-    if (!closing_) soonest = std::min(soonest, evict_next_);
+    if (!closing_) soonest = std::min({soonest, evict_next_, messages_.next_deadline()});
+    if (!closing_ && !closes_later_.empty())
+        soonest = std::min(soonest, closes_later_.begin()->first);
     for (const auto& [handle, load] : runtimes_) {
         if (!load.crowded.empty())
             soonest = std::min(soonest, units_.at(load.crowded.front())->room_by);

@@ -281,6 +281,28 @@ TEST_CASE("a_refusal_never_outgrows_its_record_whatever_it_quotes") {
     CHECK(rig.reply(id)->text.size() == 1024);
 }
 
+TEST_CASE("a_reply_that_would_outgrow_the_record_that_takes_it_on_ends_its_runtime") {
+    for (const bool headers : {false, true}) {
+        Rig rig;
+        bool once = true;
+        rig.hook = [&](const Action& action) {
+            const auto* deliver = std::get_if<Deliver>(&action);
+            if (deliver == nullptr || !std::exchange(once, false)) return false;
+            DeliveredIn answer = Rig::delivered(*deliver);
+            (headers ? answer.reply_headers : answer.reply_body) =
+                Bytes((headers ? kHeaderBytesMax : kPayloadBytesMax) + 1, 1);
+            rig.feed(answer);
+            return true;
+        };
+        const Handle runtime = rig.serving(Kind::Runtime);
+        const auto req = rig.ask("a", rig.now + 60 * kSecond);
+        rig.run_for(10 * kSecond);
+        CHECK(rig.serving(Kind::Runtime) != runtime);
+        REQUIRE(rig.reply(req) != nullptr);
+        CHECK(rig.reply(req)->reason == ReplyReason::Ok);  // of the next runtime
+    }
+}
+
 TEST_CASE("a_log_of_seals_alone_gets_a_base_that_lets_them_go") {
     Config config = small_config();
     config.limits.checkpoint_entries = 4;

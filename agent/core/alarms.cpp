@@ -21,7 +21,8 @@ Alarms::Alarms(Env& env, StoreClient& store, std::function<Visit(const Hint&)> v
 
 Time Alarms::when(std::int64_t due_ms) const {
     if (due_ms > kDueMsMost) return kNever;
-    return std::max<Time>(0, due_ms * kMs - env_.wall_offset);
+    // Before 1970 is simply due, however long before.
+    return std::max<Time>(0, std::max<std::int64_t>(0, due_ms) * kMs - env_.wall_offset);
 }
 
 void Alarms::open() {
@@ -32,7 +33,8 @@ void Alarms::open() {
 
 void Alarms::list(std::uint32_t number) {
     Shard& shard = shards_.at(number);
-    if (shard.listing || !shard.more) return;
+    if (shard.listing || !(shard.more || shard.afresh)) return;
+    if (std::exchange(shard.afresh, false)) shard.after.clear();
     shard.listing = true;
     shard.cut = false;
     shard.failed = false;
@@ -65,9 +67,28 @@ void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
         if (!in_hand(hint)) keep(shard, std::move(hint));
     }
     shard.more = answer.more || shard.cut;
+    // What was stored meanwhile and lies beyond is listed in its turn: kept, it would stand for all that comes before it.
+    while (shard.more && !shard.hints.empty() &&
+           key_of(shard.hints.rbegin()->second) > shard.after) {
+        shard.hints.erase(std::prev(shard.hints.end()));
+    }
     find_soonest();
-    if (shard.hints.empty() && shard.more) return list(number);
+    if ((shard.hints.empty() && shard.more) || shard.afresh) return list(number);
     tick();
+}
+
+void Alarms::classes_changed() {
+    if (closed_) return;
+    for (std::uint32_t number = 0; number < kAlarmShards; ++number) {
+        Shard& shard = shards_.at(number);
+        if (!std::exchange(shard.passed_over, false)) continue;
+        shard.afresh = true;
+        list(number);
+    }
+}
+
+std::string Alarms::key_of(const Hint& hint) const {
+    return key::alarm(env_.config.app, hint.unit, hint.due_ms, hint.nonce);
 }
 
 bool Alarms::in_hand(const Hint& hint) const {
@@ -77,22 +98,19 @@ bool Alarms::in_hand(const Hint& hint) const {
 
 void Alarms::keep(Shard& shard, Hint hint) {
     Name name(hint.due_ms, hint.unit, hint.nonce);
-    if (shard.hints.emplace(std::move(name), std::move(hint)).second) ++known_;
+    shard.hints.emplace(std::move(name), std::move(hint));
     if (shard.hints.size() <= kWindowMax) return;
     // The last of the window goes back to the index, and is listed again when its turn comes.
     shard.hints.erase(std::prev(shard.hints.end()));
-    --known_;
-    const Hint& last = std::prev(shard.hints.end())->second;
-    shard.after = key::alarm(env_.config.app, last.unit, last.due_ms, last.nonce);
+    shard.after = key_of(std::prev(shard.hints.end())->second);
     shard.more = true;
     shard.cut = true;
 }
 
 void Alarms::added(Hint hint) {
     Shard& shard = shards_.at(alarm_shard(hint.unit));
-    const std::string name = key::alarm(env_.config.app, hint.unit, hint.due_ms, hint.nonce);
     // Beyond what is in memory: a later listing finds it. One that is under way may have looked already.
-    if (shard.more && !shard.listing && name > shard.after) return;
+    if (shard.more && !shard.listing && key_of(hint) > shard.after) return;
     keep(shard, std::move(hint));
     find_soonest();
 }
@@ -102,7 +120,6 @@ void Alarms::removed(const Hint& hint) {
     const std::uint32_t number = alarm_shard(hint.unit);
     Shard& shard = shards_.at(number);
     if (shard.hints.erase(Name(hint.due_ms, hint.unit, hint.nonce)) == 0) return;
-    --known_;
     if (shard.hints.empty()) list(number);
     find_soonest();
 }
@@ -161,7 +178,6 @@ void Alarms::tick() {
         HF_CHECK(first != nullptr, "the soonest hint is in memory");
         Hint hint = std::move(first->hints.begin()->second);
         first->hints.erase(first->hints.begin());
-        --known_;
         if (first->hints.empty()) list(alarm_shard(hint.unit));
         find_soonest();
         start_visit(hint);
@@ -178,7 +194,11 @@ void Alarms::start_visit(const Hint& hint) {
         case Visit::NotHere:
             break;
     }
-    env_.note(NoteLevel::Warn, "alarms", hint.unit + ": an alarm is due, and nothing here runs it");
+    // Once for each part of the index: there may be a thousand more.
+    if (!std::exchange(shards_.at(alarm_shard(hint.unit)).passed_over, true))
+        env_.note(NoteLevel::Warn,
+                  "alarms",
+                  hint.unit + ": an alarm is due, and nothing here runs it; it waits in the index");
     ended(hint.unit, hint.nonce, End::Done);
 }
 

@@ -43,7 +43,7 @@ public:
     enum class Visit : std::uint8_t {
         Taken,   // ended() follows, once
         NoRoom,  // not now
-        NotHere  // a class that is not deployed, another tenant's: whoever has it will find the hint
+        NotHere  // a class that is not deployed, another tenant's: the hint stays for whoever has it
     };
 
     // `visit` is given each hint that is due.
@@ -53,6 +53,8 @@ public:
     void open();
     // Nothing fires any more.
     void close() { closed_ = true; }
+    // Some classes may be run here now that were not: hints that were passed over for that are read again.
+    void classes_changed();
     // A hint that this node has just stored, or deletes.
     void added(Hint hint);
     void removed(const Hint& hint);
@@ -61,7 +63,6 @@ public:
     void tick();
     [[nodiscard]] Time next_deadline() const;
 
-    [[nodiscard]] std::size_t known() const { return known_; }
     [[nodiscard]] std::size_t visits() const { return visits_.size(); }
 
 private:
@@ -73,10 +74,14 @@ private:
         bool listing = false;
         bool cut = false;  // since that listing began the window was cut, and `after` stands there
         bool failed = false;  // its listing; asked again at list_again_
+        bool passed_over =
+            false;            // one of its hints was due and is NotHere; it is in the index still
+        bool afresh = false;  // the next listing begins with the first key
     };
 
     void list(std::uint32_t number);
     void listed(std::uint32_t number, StoreAnswer& answer);
+    [[nodiscard]] std::string key_of(const Hint& hint) const;
     [[nodiscard]] bool in_hand(const Hint& hint) const;
     void keep(Shard& shard, Hint hint);
     void again(Hint hint, Time at);
@@ -93,7 +98,6 @@ private:
     std::set<std::pair<std::string, std::uint64_t>> later_names_;
     Time list_again_ = kNever;
     std::int64_t soonest_ms_ = INT64_MAX;  // due time of the first hint in memory
-    std::size_t known_ = 0;
     bool open_ = false;
     bool closed_ = false;
 };

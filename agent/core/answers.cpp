@@ -32,9 +32,13 @@ EventKind kind_of(const Origin& origin) {
     return kKinds.at(origin.index());
 }
 
+std::string Units::shortened(std::string text) {
+    if (text.size() > kReplyTextBytes) text.replace(kReplyTextBytes - 3, std::string::npos, "...");
+    return text;
+}
+
 void Units::emit_reply(ReplyOut reply) {
-    if (reply.text.size() > kReplyTextBytes)
-        reply.text.replace(kReplyTextBytes - 3, std::string::npos, "...");
+    reply.text = shortened(std::move(reply.text));
     supervision_.told(reply.to);
     // One that is gone will not say that it is done with it.
     if (reply.attached != nullptr && supervision_.find(reply.to) != nullptr)
@@ -51,7 +55,11 @@ void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
         deadlines_.erase(*waiting.deadline);
         waiting.deadline.reset();
     }
-    if (waiting.answered) return;
+    if (waiting.answered) {
+        if (const auto* opened = std::get_if<FromSocketOpened>(&waiting.origin))
+            opened_late(unit, *opened, reply);
+        return;
+    }
     waiting.answered = true;
     ++env_.stats.answered;
     if (reply.reason == ReplyReason::Deadline) ++env_.stats.deadline;
@@ -67,9 +75,11 @@ void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
         const bool again =
             reply.reason == ReplyReason::Busy || reply.reason == ReplyReason::Unavailable;
         if (!taken.ok) taken.code = again ? kCloseAgain : kCloseFailed;
-        taken.text = reply.text.substr(0, kReplyTextBytes);
+        taken.text = shortened(std::move(reply.text));
         supervision_.told(taken.to);
         env_.emit(std::move(taken));
+    } else if (const auto* closed = std::get_if<FromSocketClosed>(&waiting.origin)) {
+        if (reply.reason != ReplyReason::Ok) close_failed(unit, *closed, reply);
     } else if (const auto* call = std::get_if<FromCall>(&waiting.origin)) {
         call_ended(*call, reply);
     } else if (const auto* sent = std::get_if<FromMessage>(&waiting.origin)) {

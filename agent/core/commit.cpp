@@ -12,6 +12,7 @@ constexpr std::size_t kPartsPerEntry =
     64;  // events merged into one: the bound of an entry's tables
 // Numbers of messages that one entry may use up; 64 events of 32 messages are half of it.
 constexpr std::uint64_t kMessagesPerEntry = 4096;
+static_assert(kLogSeqMost <= UINT64_MAX / kMessagesPerEntry);
 }  // namespace
 
 // Later events merge into the next entry, which is the last one that is not being written and is no base.
@@ -184,8 +185,9 @@ void Units::undo(Unit& unit, const std::string& why) {
     unit.alarm = unit.stored.alarm;
     unit.applied.clear();
     // What was to be stored as done is offered again, and found to be applied.
-    std::erase_if(unit.offers,
-                  [](const auto& offer) { return offer.second.state == Offer::State::Done; });
+    std::erase_if(unit.offers, [&](const auto& offer) {
+        return !messages_.contains({unit.id, offer.first});
+    });
     unit.done.clear();
     open_gate(unit, Room::Any);  // what is stored did happen
     while (!unit.outputs.empty()) {

@@ -1,12 +1,12 @@
 #include "agent/core/guest_events.hpp"
 
 #include "abi/base/hash.hpp"
+#include "abi/base/hex.hpp"
 
 namespace hf::core {
 
 namespace {
 constexpr std::uint32_t kOneWay = 1;
-
 }  // namespace
 
 std::pair<std::string, std::string> split_target(std::string_view target) {
@@ -20,13 +20,7 @@ MessageId message_id(std::string_view source, std::uint64_t n) {
 }
 
 std::string message_id_text(MessageId id) {
-    static constexpr char kDigits[] = "0123456789abcdef";
-    std::string out;
-    for (const std::uint64_t word : {id.hi, id.lo}) {
-        if (!out.empty()) out.push_back('-');
-        for (int shift = 60; shift >= 0; shift -= 4) out.push_back(kDigits[(word >> shift) & 0xFU]);
-    }
-    return out;
+    return hex(id.hi) + "-" + hex(id.lo);
 }
 
 std::optional<Bytes> with_header(BytesView http, std::string_view name, std::string_view value) {

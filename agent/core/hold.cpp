@@ -1,6 +1,7 @@
 // Holds: acquire, fence, release (part of Units). A hold changes only by conditional writes of its record; every
 // transition to held is epoch + 1, and the record is never deleted.
 #include "abi/base/check.hpp"
+#include "abi/base/hex.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/units.hpp"
 
@@ -10,13 +11,8 @@ namespace {
 constexpr unsigned kHoldTries =
     5;  // lost races in a row before the waiting events are told to come back
 
-std::string hex(const WriteId& id) {
-    static constexpr char kDigits[] = "0123456789abcdef";
-    std::string out;
-    for (const std::uint64_t word : {id.hi, id.lo}) {
-        for (int shift = 60; shift >= 0; shift -= 4) out.push_back(kDigits[(word >> shift) & 15U]);
-    }
-    return out;
+std::string text_of(const WriteId& id) {
+    return hex(id.hi) + hex(id.lo);
 }
 }  // namespace
 
@@ -73,7 +69,7 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
     record.owner = env_.config.node_id;
     record.incarnation = incarnation_;
     unit.hold_write = env_.new_write_id();
-    record.nonce = hex(unit.hold_write);
+    record.nonce = text_of(unit.hold_write);
     unit.record = record;
     unit.store_op = store_.put(key::hold(env_.config.app, unit.key),
                                env_.codec.encode(record),
@@ -119,7 +115,7 @@ void Units::fence(Unit& unit, const std::string& why) {
     // The new owner's from here on.
     unit.stored = {};
     unit.alarm.reset();
-    unit.offers.clear();
+    forget_offers(unit);
     unit.done.clear();
     unit.outbox_hint.reset();
     refuse_waiting(unit, ReplyReason::Unavailable, "the actor has another owner");
@@ -134,7 +130,7 @@ void Units::release(Unit& unit) {
     unit.memory = Memory::Cold;
     HoldRecord record = unit.record;
     record.state = HoldState::Free;
-    record.nonce = hex(unit.hold_write = env_.new_write_id());
+    record.nonce = text_of(unit.hold_write = env_.new_write_id());
     unit.record = record;
     unit.store_op =
         store_.put(key::hold(env_.config.app, unit.key),

@@ -6,7 +6,6 @@
 
 #include "abi/base/check.hpp"
 #include "agent/core/guest_events.hpp"
-#include "agent/core/handler_pause.hpp"
 
 namespace hf::core {
 
@@ -27,7 +26,12 @@ std::size_t bytes_of(const JournalItem& item) {
 }
 }  // namespace
 
-Journal::Journal(Env& env, Hooks hooks) : env_(env), hooks_(std::move(hooks)) {}
+Journal::Journal(Env& env, Hooks hooks)
+    : env_(env),
+      hooks_(std::move(hooks)),
+      offers_(env, kOffersMax, [this](const std::string& name, bool last) {
+          return offer_first(name, last);
+      }) {}
 
 void Journal::loaded(JournalLoaded event) {
     HF_CHECK(!loaded_, "the journal is loaded once");
@@ -54,15 +58,10 @@ void Journal::open() {
 
 void Journal::add(JournalItem item) {
     const std::string name = target_of(item);
-    Target& target = targets_[name];
-    target.items.push_back(std::move(item));
-    line_up(name, target);
-}
-
-void Journal::line_up(const std::string& name, Target& target) {
-    if (target.busy || target.items.empty()) return;
-    target.busy = true;
-    ready_.push_back(name);
+    Line& line = targets_[name];
+    if (line.empty()) fronts_.emplace(item.accepted_ms, item.n);
+    line.push_back(std::move(item));
+    offers_.add(name);
 }
 
 std::optional<Refusal> Journal::accept(const Waiter& waiter, JournalItem item) {
@@ -78,7 +77,7 @@ std::optional<Refusal> Journal::accept(const Waiter& waiter, JournalItem item) {
                        "the journal holds as many bytes as limits.journal_bytes allows"};
     const std::string name = target_of(item);
     const auto target = targets_.find(name);
-    const std::size_t waiting = (target == targets_.end() ? 0 : target->second.items.size()) +
+    const std::size_t waiting = (target == targets_.end() ? 0 : target->second.size()) +
                                 (appending_.contains(name) ? appending_.at(name) : 0);
     if (waiting >= limits.journal_events_per_actor)
         return Refusal{ReplyReason::Busy,
@@ -137,87 +136,56 @@ void Journal::appended(const JournalAppended& event) {
     }
     --items_;
     bytes_ -= bytes_of(append.item);
+    env_.note(NoteLevel::Error, "journal", "a request is not accepted for later: " + event.reason);
     // Whether it is in the journal is not known: the next start finds out, and it may run then.
     const bool unknown = event.outcome == Outcome::Unknown;
     if (!append.answered)
         answer(append, unknown ? ReplyReason::Deadline : ReplyReason::Busy, event.reason);
 }
 
+Offered Journal::offer_first(const std::string& name, bool last) {
+    // A copy: the offer may end, and the item go, before this returns.
+    const JournalItem item = targets_.at(name).front();
+    const Offered offered = hooks_.offer(item, last);
+    if (offered == Offered::NotHere)
+        env_.note(NoteLevel::Warn,
+                  "journal",
+                  "request " + std::to_string(item.n) + " waits for actor " + name +
+                      ", whose class is not deployed here");
+    return offered;
+}
+
 void Journal::offer_some() {
-    if (!open_ || closed_ || offering_) return;
-    offering_ = true;  // what is taken may end at once
-    while (offers_ < kOffersMax && !ready_.empty()) {
-        const std::string name = std::move(ready_.front());
-        ready_.pop_front();
-        Target& target = targets_.at(name);
-        target.homeless = false;
-        ++offers_;
-        const bool last = target.tries + 1 >= kHandlerTriesMax;
-        // A copy: the offer may end, and the item go, before this returns.
-        const JournalItem item = target.items.front();
-        switch (hooks_.offer(item, last)) {
-            case Offered::Taken:
-                break;
-            case Offered::NoRoom:
-                ended(name, item.n, End::Refused);
-                break;
-            case Offered::NotHere:
-                --offers_;
-                target.homeless = true;
-                env_.note(NoteLevel::Warn,
-                          "journal",
-                          "request " + std::to_string(item.n) + " waits for actor " + name +
-                              ", whose class is not deployed here");
-                again(name, kHandlerPauseMost);
-                break;
-        }
-    }
-    offering_ = false;
+    if (open_ && !closed_) offers_.run();
 }
 
 void Journal::classes_changed() {
-    for (auto it = later_.begin(); it != later_.end();) {
-        if (targets_.at(it->second).homeless) {
-            ready_.push_back(std::move(it->second));
-            it = later_.erase(it);
-        } else {
-            ++it;
-        }
-    }
+    offers_.classes_changed();
     offer_some();
 }
 
-void Journal::again(const std::string& name, Time pause) {
-    later_.emplace(env_.now + pause, name);
-}
-
-void Journal::ended(const std::string& name, std::uint64_t n, End end) {
+void Journal::ended(const std::string& name, std::uint64_t n, OfferEnd end) {
     const auto it = targets_.find(name);
-    HF_CHECK(it != targets_.end() && it->second.items.front().n == n,
+    HF_CHECK(it != targets_.end() && it->second.front().n == n,
              "what is offered stays first in its line");
-    Target& target = it->second;
-    --offers_;
-    if (end != End::Applied) {
-        Time pause = kNoRoomAgain;
-        if (end == End::Failed) pause = handler_pause(target.tries++);
-        again(name, pause);
-        return offer_some();
-    }
-    JournalItem item = std::move(target.items.front());
-    target.items.pop_front();
-    target.tries = 0;
-    target.busy = false;
+    offers_.ended(name, end);
+    if (end != OfferEnd::Applied) return offer_some();
+    Line& line = it->second;
+    JournalItem item = std::move(line.front());
+    line.pop_front();
+    fronts_.erase({item.accepted_ms, item.n});
     --items_;
     bytes_ -= bytes_of(item);
     item.event.clear();
     done_.push_back(std::move(item));
     ++env_.stats.journal_applied;
-    if (target.items.empty()) {
+    if (line.empty()) {
         targets_.erase(it);
     } else {
-        line_up(name, target);
+        fronts_.emplace(line.front().accepted_ms, line.front().n);
+        offers_.add(name);
     }
-    if (done_.size() >= kFlushAt) {
+    if (done_.size() >= kFlushAt && !removal_failed_) {
         flush();
     } else if (flush_at_ == kNever) {
         flush_at_ = env_.now + kFlushAfter;
@@ -240,10 +208,14 @@ void Journal::removed(const JournalRemoved& event) {
     HF_CHECK(it != removals_.end(), "the journal answers each removal once");
     const std::vector<JournalItem> items = std::move(it->second);
     removals_.erase(it);
+    removal_failed_ = !event.ok;
     if (!event.ok) {
         // The disk is full, say. Were the node to start now, the marks would say that these were applied.
         done_.insert(done_.end(), items.begin(), items.end());
-        flush_at_ = std::min(flush_at_, env_.now + kFlushAgain);
+        flush_at_ = env_.now + kFlushAgain;
+        env_.note(NoteLevel::Error,
+                  "journal",
+                  "what was applied could not be removed; it is tried again every 10 s");
         return;
     }
     for (const JournalItem& item : items)
@@ -259,34 +231,25 @@ void Journal::tick() {
     }
     if (flush_at_ <= env_.now) flush();
     if (!open_ || closed_) return;
-    while (!later_.empty() && later_.begin()->first <= env_.now) {
-        ready_.push_back(std::move(later_.begin()->second));
-        later_.erase(later_.begin());
-    }
+    offers_.tick();
     offer_some();
 }
 
 Time Journal::next_deadline() const {
     Time soonest = flush_at_;
     if (!deadlines_.empty()) soonest = std::min(soonest, deadlines_.begin()->first);
-    if (open_ && !closed_ && !later_.empty()) soonest = std::min(soonest, later_.begin()->first);
+    if (open_ && !closed_) soonest = std::min(soonest, offers_.next_deadline());
     return soonest;
 }
 
 Journal::Depth Journal::depth(const std::string& target) const {
     const auto it = targets_.find(target);
     if (it == targets_.end()) return {};
-    return {it->second.items.size(), it->second.items.front().accepted_ms};
+    return {it->second.size(), it->second.front().accepted_ms};
 }
 
 Journal::Depth Journal::depth() const {
-    Depth out;
-    out.waiting = items_;
-    for (const auto& [name, target] : targets_) {
-        const std::int64_t oldest = target.items.front().accepted_ms;
-        if (out.oldest_ms == 0 || oldest < out.oldest_ms) out.oldest_ms = oldest;
-    }
-    return out;
+    return {items_, fronts_.empty() ? 0 : fronts_.begin()->first};
 }
 
 }  // namespace hf::core

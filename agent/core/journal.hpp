@@ -19,6 +19,7 @@
 
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
+#include "agent/core/offers.hpp"
 
 namespace hf::core {
 
@@ -27,18 +28,8 @@ public:
     // Offers open at once: a node that starts with a full journal has requests to serve, too.
     static constexpr std::size_t kOffersMax = 256;
 
-    enum class Offered : std::uint8_t {
-        Taken,   // ended() follows, once
-        NoRoom,  // not now
-        NotHere  // no such class, for now: it is kept
-    };
-    enum class End : std::uint8_t {
-        Applied,  // and stored; or given up for good
-        Refused,  // it did not run: again soon, for ever
-        Failed    // its handler failed: again after 2 s, doubling to 5 min
-    };
     struct Hooks {
-        // `last`: the handler that fails now has had its chance.
+        // As Offers::Make; NotHere keeps the request.
         std::function<Offered(const JournalItem& item, bool last)> offer;
         std::function<void(ReplyOut reply)> reply;
         // `n` has left the journal and nothing is left in it for that actor: its mark need not be kept.
@@ -68,7 +59,7 @@ public:
     void appended(const JournalAppended& event);
     void removed(const JournalRemoved& event);
     // The offer of item `n` to `target` (class/name) is over.
-    void ended(const std::string& target, std::uint64_t n, End end);
+    void ended(const std::string& target, std::uint64_t n, OfferEnd end);
     // Some may be deployed now that were not.
     void classes_changed();
 
@@ -79,19 +70,13 @@ public:
     [[nodiscard]] const std::string& source() const { return source_; }
     [[nodiscard]] std::size_t size() const { return items_; }
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
-    [[nodiscard]] bool available() const { return loaded_; }
     // Requests that are on their way into the journal.
     [[nodiscard]] bool quiet() const { return appends_.empty(); }
     [[nodiscard]] Depth depth(const std::string& target) const;
     [[nodiscard]] Depth depth() const;
 
 private:
-    struct Target {
-        std::deque<JournalItem> items;  // the front is offered, or will be
-        unsigned tries = 0;             // handlers that failed on the front
-        bool busy = false;              // offered, in line for it, or waiting for another try
-        bool homeless = false;          // its class was not deployed when it was offered
-    };
+    using Line = std::deque<JournalItem>;  // of one target: the front is offered, or will be
     struct Append {
         Waiter waiter;
         JournalItem item;
@@ -99,9 +84,8 @@ private:
     };
 
     void add(JournalItem item);
-    void line_up(const std::string& name, Target& target);
+    [[nodiscard]] Offered offer_first(const std::string& name, bool last);
     void offer_some();
-    void again(const std::string& name, Time pause);
     void answer(const Append& append, ReplyReason reason, std::string text);
     void flush();
 
@@ -109,17 +93,16 @@ private:
     Hooks hooks_;
     std::string source_;
     std::uint64_t next_ = 1;
-    std::map<std::string, Target> targets_;
-    std::deque<std::string> ready_;  // targets in line for an offer
-    std::size_t offers_ = 0;         // open ones
-    bool offering_ = false;
-    std::multimap<Time, std::string> later_;
+    std::map<std::string, Line> targets_;
+    Offers<std::string> offers_;                               // by target
+    std::set<std::pair<std::int64_t, std::uint64_t>> fronts_;  // when accepted, and number
     std::map<OpId, Append> appends_;
     std::map<std::string, std::size_t> appending_;  // of them, by target
     std::set<std::pair<Time, OpId>> deadlines_;     // of appends without an answer
     std::vector<JournalItem> done_;                 // to be removed; their events are gone
     std::map<OpId, std::vector<JournalItem>> removals_;
     Time flush_at_ = kNever;
+    bool removal_failed_ = false;  // the last one: the next comes at flush_at_, however many gather
     std::size_t items_ = 0;
     std::size_t bytes_ = 0;
     bool loaded_ = false;

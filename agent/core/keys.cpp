@@ -315,7 +315,7 @@ std::optional<EntryKey> parse_entry_key(std::string_view key) {
     const auto last = take_last(key);
     if (!last || !parse_unit(key)) return std::nullopt;
     const auto seq = parse_decimal20(*last);
-    if (!seq) return std::nullopt;
+    if (!seq || *seq == 0 || *seq > kLogSeqMost) return std::nullopt;
     return EntryKey{std::move(*app), std::string(key), *seq};
 }
 

@@ -68,6 +68,9 @@ namespace key {
 
 }  // namespace key
 
+// A log's highest number: its messages are numbered by 4096 times it. Nobody writes as many; a store that lists one lies.
+inline constexpr std::uint64_t kLogSeqMost = UINT64_MAX / 4096;
+
 struct EntryKey {
     std::string app;
     std::string unit;

@@ -131,7 +131,7 @@ TEST_CASE("what_a_builder_makes_its_parser_takes_apart") {
     for (int i = 0; i < 5000; ++i) {
         const std::string name = random_bytes(random, 40);
         const std::string unit = actor_unit("default", "counter", name).value();
-        const std::uint64_t seq = random();
+        const std::uint64_t seq = 1 + random() % kLogSeqMost;
         const auto due = static_cast<std::int64_t>(random() >> 1U);
         const std::uint64_t nonce = random();
 
@@ -184,6 +184,11 @@ TEST_CASE("a_damaged_key_is_taken_by_no_parser_or_is_a_key_that_its_builder_make
             CHECK(key::alarm(got->app, got->unit, got->due_ms, got->nonce) == bytes);
         if (const auto got = parse_hold_key(bytes)) CHECK(key::hold(got->app, got->unit) == bytes);
     }
+    // What no log can hold: there is nothing behind the last number, and nothing in place of the first.
+    CHECK(parse_entry_key(key::entry("app", "actor/t/c/n", kLogSeqMost)));
+    CHECK(!parse_entry_key(key::entry("app", "actor/t/c/n", kLogSeqMost + 1)));
+    CHECK(!parse_entry_key(key::entry("app", "actor/t/c/n", UINT64_MAX)));
+    CHECK(!parse_entry_key(key::entry("app", "actor/t/c/n", 0)));
     CHECK(!parse_node_key("nodes/"));
     CHECK(!parse_node_key("nodes/a/b"));
     CHECK(parse_node_key("nodes/a") == "a");

@@ -53,22 +53,22 @@ void Units::accept_later(const RequestIn& request, const ClassSpec& spec) {
     if (refusal) refuse(request.from, request.req_id, std::move(*refusal));
 }
 
-Journal::Offered Units::offer_journalled(const JournalItem& item, bool last) {
+Offered Units::offer_journalled(const JournalItem& item, bool last) {
     Mail mail;
     mail.waiting.origin = FromMessage{EventKind::Http, journal_.source(), item.n, last};
     mail.event = item.event;
     const auto refusal = admit(item.class_name, item.name, std::move(mail));
-    if (!refusal) return Journal::Offered::Taken;
+    if (!refusal) return Offered::Taken;
     const bool full =
         refusal->reason == ReplyReason::Busy || refusal->reason == ReplyReason::Unavailable;
-    return full ? Journal::Offered::NoRoom : Journal::Offered::NotHere;
+    return full ? Offered::NoRoom : Offered::NotHere;
 }
 
 void Units::journalled_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply) {
-    Journal::End end = Journal::End::Refused;
-    if (reply.reason == ReplyReason::Ok) end = Journal::End::Applied;
+    OfferEnd end = OfferEnd::Refused;
+    if (reply.reason == ReplyReason::Ok) end = OfferEnd::Applied;
     if (reply.reason == ReplyReason::ActorFailed || reply.reason == ReplyReason::ActorLimit)
-        end = Journal::End::Failed;
+        end = OfferEnd::Failed;
     journal_.ended(full_name(receiver), message.n, end);
 }
 

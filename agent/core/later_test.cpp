@@ -51,6 +51,7 @@ struct Held {
                 DeliveredIn in = Rig::delivered(*deliver);
                 in.status = status;
                 if (status != DeliverStatus::Ok) in.changes.clear();
+                if (status != DeliverStatus::Ok) in.error = std::string(60'000, 'e');
                 rig.feed(in);
                 return true;
             }
@@ -104,6 +105,12 @@ TEST_CASE("what the journal refuses did not happen, and what it does not know is
     rig.run_for(10 * kSecond);
     CHECK(held.delivers.empty());
     CHECK(rig.core.units().journal().size() == 0);
+    // Whoever looks after the node hears of it too.
+    const auto notes = rig.all<Note>();
+    CHECK(std::count_if(notes.begin(), notes.end(), [](const auto& one) {
+              return one.second.room == "journal" &&
+                     one.second.text.find("the disk") != std::string::npos;
+          }) == 2);
 }
 
 TEST_CASE(
@@ -201,6 +208,114 @@ TEST_CASE("the journal is bounded, for the node and for one actor, and says whic
     CHECK(rig.core.units().journal().depth("counter/a").waiting == 2);
 }
 
+TEST_CASE("the journal's oldest request is known whatever becomes of the others") {
+    std::vector<JournalItem> items;
+    for (std::uint64_t n = 1; n <= 60; ++n)
+        items.push_back({n,
+                         "counter",
+                         std::string(1, static_cast<char>('a' + n % 7)),
+                         1000 + static_cast<std::int64_t>(n * 37 % 61),
+                         http()});
+    Rig rig(small_config(),
+            {},
+            [&](Rig& early) {
+                // Nothing is applied before the test says so.
+                early.hook = [](const Action& action) {
+                    return std::holds_alternative<Deliver>(action);
+                };
+            },
+            {"stream", 61, items});
+    const auto& journal = rig.core.units().journal();
+    std::size_t next = 0;
+    while (!items.empty()) {
+        std::map<std::string, std::int64_t> fronts;
+        for (const JournalItem& item : items) fronts.try_emplace(item.name, item.accepted_ms);
+        std::int64_t oldest = INT64_MAX;
+        for (const auto& [name, at] : fronts) {
+            CHECK(journal.depth("counter/" + name).oldest_ms == at);
+            oldest = std::min(oldest, at);
+        }
+        CHECK(journal.depth().waiting == items.size());
+        CHECK(journal.depth().oldest_ms == oldest);
+        const auto delivers = rig.all<Deliver>();
+        REQUIRE(next < delivers.size());
+        const Deliver deliver = delivers[next++].second;
+        rig.feed(Rig::delivered(deliver));
+        const auto gone = std::find_if(items.begin(), items.end(), [&](const JournalItem& item) {
+            return journal.depth("counter/" + item.name).waiting !=
+                   static_cast<std::size_t>(
+                       std::count_if(items.begin(), items.end(), [&](const JournalItem& other) {
+                           return other.name == item.name;
+                       }));
+        });
+        REQUIRE(gone != items.end());
+        items.erase(gone);
+    }
+    CHECK(journal.depth().waiting == 0);
+    CHECK(journal.depth().oldest_ms == 0);
+}
+
+TEST_CASE(
+    "a request given up at a runtime's death lets the next one in, to an actor that was there as "
+    "well") {
+    Config config = small_config();
+    config.restart_intensity = false;
+    config.limits.runtime_inflight = 1000;  // none waits for another's answer
+    Rig rig(config);
+    std::vector<Deliver> open;
+    rig.hook = [&](const Action& action) {
+        const auto* deliver = std::get_if<Deliver>(&action);
+        if (deliver == nullptr || deliver->event == Bytes{1}) return false;
+        open.push_back(*deliver);
+        return true;
+    };
+    // In this order units are looked at when their runtime is gone.
+    rig.ask("poison", rig.now + 60 * kSecond);
+    rig.ask("next", rig.now + 60 * kSecond);
+    later(rig, "poison");
+    REQUIRE(open.size() == 1);
+    const Bytes poison = open[0].event;
+    for (std::size_t i = 1; i < Journal::kOffersMax; ++i) later(rig, "x" + std::to_string(i));
+    later(rig, "next");  // in line: as many are open as may be
+    for (int death = 0; death < 3; ++death) {
+        rig.ask("next", rig.now + 60 * kSecond);  // in memory again, and idle
+        const auto last = std::find_if(open.rbegin(), open.rend(), [&](const Deliver& deliver) {
+            return deliver.event == poison;
+        });
+        REQUIRE(last != open.rend());
+        rig.die(last->to, true, last->op);
+        rig.run_for(kMs);
+    }
+    CHECK(rig.core.stats().poisoned == 1);
+    std::set<Bytes> events;
+    for (const Deliver& deliver : open) events.insert(deliver.event);
+    CHECK(events.size() == Journal::kOffersMax + 1);
+}
+
+TEST_CASE("a journal whose disk is full is asked again every 10 s, however much is applied") {
+    Rig rig;
+    std::size_t asked = 0;
+    bool full = true;
+    rig.hook = [&](const Action& action) {
+        const auto* remove = std::get_if<JournalRemove>(&action);
+        if (remove == nullptr || !full) return false;
+        ++asked;
+        rig.feed(JournalRemoved{remove->op, false});
+        return true;
+    };
+    for (int i = 0; i < 300; ++i) later(rig, "a" + std::to_string(i));
+    CHECK(asked == 1);
+    rig.run_for(25 * kSecond);
+    CHECK(asked == 3);
+    full = false;
+    rig.run_for(10 * kSecond);
+    const std::size_t asks = rig.all<JournalRemove>().size();
+    CHECK(asks == 4);
+    CHECK(rig.all<JournalRemove>().back().second.numbers.size() == 300);
+    rig.run_for(60 * kSecond);
+    CHECK(rig.all<JournalRemove>().size() == asks);
+}
+
 TEST_CASE("a request whose handler fails for ever is put aside, with what it was") {
     Rig rig;
     Held held(rig);
@@ -212,6 +327,7 @@ TEST_CASE("a request whose handler fails for ever is put aside, with what it was
     REQUIRE(buried.size() == 1);
     CHECK(buried[0].second.letter.target == "counter/a");
     CHECK(buried[0].second.letter.payload == held.delivers[0].event);
+    CHECK(buried[0].second.letter.why.size() == 1024);  // whatever the runtime said
     CHECK(rig.core.units().journal().size() == 0);
 }
 

@@ -118,10 +118,15 @@ void Units::leave_runtime(Unit& unit, bool tell_runtime) {
     if (load.retiring && load.resident == 0) supervision_.retired_empty(runtime);
 }
 
-void Units::go_cold(Unit& unit, bool tell_runtime) {
+// What ran there is still `running`.
+void Units::lose_memory(Unit& unit, bool tell_runtime) {
     leave_runtime(unit, tell_runtime);
     if (unit.memory >= Memory::Activating) unit.memory = Memory::Cold;
     unit.image.clear();
+}
+
+void Units::go_cold(Unit& unit, bool tell_runtime) {
+    lose_memory(unit, tell_runtime);
     requeue_running(unit);
 }
 
@@ -190,7 +195,7 @@ void Units::make_room(RuntimeLoad& load, std::uint32_t resident_max) {
     }
     for (const UnitId id : to_ask) {
         if (load.resident - load.stops <= resident_max || stops_open_ >= kStopsMax) return;
-        ask_to_leave(*unit_of(id), StopReason::Evict);
+        if (Unit* unit = unit_of(id)) ask_to_leave(*unit, StopReason::Evict);
     }
 }
 

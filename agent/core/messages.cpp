@@ -8,7 +8,6 @@
 
 #include "abi/base/check.hpp"
 #include "agent/core/guest_events.hpp"
-#include "agent/core/handler_pause.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/units.hpp"
 
@@ -23,55 +22,46 @@ constexpr std::size_t kDonePerEntry = 256;
 
 void Units::offer_messages(Unit& unit) {
     if (unit.stored.outbox.empty() || closing_ || unit.hold != Hold::Serving) return;
-    std::vector<std::string> targets;
     for (auto it = unit.stored.outbox.begin(); it != unit.stored.outbox.end();) {
         const std::string& target = it->first.first;
-        if (unit.offers.emplace(target, Offer{it->first.second}).second) targets.push_back(target);
+        if (unit.offers.emplace(target, it->first.second).second) messages_.add({unit.id, target});
         it = unit.stored.outbox.upper_bound({target, UINT64_MAX});
     }
-    const UnitId id = unit.id;
-    for (const std::string& target : targets) {
-        if (Unit* sender = unit_of(id)) offer(*sender, target);
-    }
+    messages_.run();
 }
 
-void Units::offer(Unit& unit, const std::string& target) {
-    const auto at = unit.offers.find(target);
-    if (at == unit.offers.end() || at->second.state != Offer::State::Waiting || closing_) return;
-    const auto item = unit.stored.outbox.find({target, at->second.n});
-    if (item == unit.stored.outbox.end()) {
-        unit.offers.erase(at);
-        return;
+Offered Units::offer_message(UnitId id, const std::string& target, bool last) {
+    Unit* sender = closing_ ? nullptr : unit_of(id);
+    if (sender == nullptr || !sender->offers.contains(target)) return Offered::Nothing;
+    const auto at = sender->offers.find(target);
+    const auto item = sender->stored.outbox.find({target, at->second});
+    if (item == sender->stored.outbox.end()) {
+        sender->offers.erase(at);
+        return Offered::Nothing;
     }
     const std::uint64_t n = item->second.n;
-    const MessageId name = message_id(unit.key, n);
     Mail mail;
-    mail.waiting.origin =
-        FromMessage{EventKind::Call, unit.key, n, at->second.tries + 1 >= kHandlerTriesMax};
-    mail.event = call_event(name, true, full_name(unit), item->second.method, item->second.payload);
-    at->second.state = Offer::State::Open;
+    mail.waiting.origin = FromMessage{EventKind::Call, sender->key, n, last};
+    mail.event = call_event(message_id(sender->key, n),
+                            true,
+                            full_name(*sender),
+                            item->second.method,
+                            item->second.payload);
     const auto [class_name, actor] = split_target(target);
-    const UnitId id = unit.id;
     const auto refusal = admit(class_name, actor, std::move(mail));
-    if (!refusal) return;
-    Unit* sender = unit_of(id);
-    HF_CHECK(sender != nullptr, "a unit with undelivered messages is not forgotten");
-    sender->offers.at(target).state = Offer::State::Waiting;
-    if (refusal->reason == ReplyReason::Busy || refusal->reason == ReplyReason::Unavailable) {
-        offers_later_.emplace(env_.now + kNoRoomAgain, std::pair(id, target));
-        return;
-    }
+    if (!refusal) return Offered::Taken;
+    if (refusal->reason == ReplyReason::Busy || refusal->reason == ReplyReason::Unavailable)
+        return Offered::NoRoom;
+    HF_CHECK(unit_of(id) == sender, "a unit with undelivered messages is not forgotten");
     // Nobody of that name will ever take it.
     bury({sender->key, n, target, item->second.method, item->second.payload, refusal->text, 0});
     message_done(*sender, target, n);
+    return Offered::Nothing;
 }
 
-void Units::retry_offers() {
-    while (!offers_later_.empty() && offers_later_.begin()->first <= env_.now) {
-        const auto [id, target] = offers_later_.begin()->second;
-        offers_later_.erase(offers_later_.begin());
-        if (Unit* sender = unit_of(id)) offer(*sender, target);
-    }
+void Units::forget_offers(Unit& unit) {
+    for (const auto& [target, n] : unit.offers) messages_.forget({unit.id, target});
+    unit.offers.clear();
 }
 
 bool Units::applied_already(const Unit& unit, const FromMessage& message) const {
@@ -89,6 +79,7 @@ bool Units::room_for_mark(const Unit& unit, const FromMessage& message) const {
 
 // What was promised and cannot be kept is put where a person finds it.
 void Units::bury(DeadLetter letter) {
+    letter.why = shortened(std::move(letter.why));
     ++env_.stats.messages_dead;
     env_.note(NoteLevel::Error,
               "messages",
@@ -105,26 +96,20 @@ void Units::message_ended(Unit& receiver, const FromMessage& message, const Repl
     if (sender == nullptr) return;
     const std::string target = full_name(receiver);
     const auto offer = sender->offers.find(target);
-    if (offer == sender->offers.end() || offer->second.state != Offer::State::Open ||
-        offer->second.n != message.n)
+    const auto name = std::pair(sender->id, target);
+    if (offer == sender->offers.end() || offer->second != message.n || !messages_.is_open(name))
         return;
     if (reply.reason == ReplyReason::Ok) {
         ++env_.stats.messages_applied;
+        messages_.ended(name, OfferEnd::Applied);
         return message_done(*sender, target, message.n);
     }
-    offer->second.state = Offer::State::Waiting;
     const bool failed =
         reply.reason == ReplyReason::ActorFailed || reply.reason == ReplyReason::ActorLimit;
-    Time pause = kNoRoomAgain;
-    if (failed) {
-        pause = handler_pause(offer->second.tries);
-        ++offer->second.tries;
-    }
-    offers_later_.emplace(env_.now + pause, std::pair(sender->id, target));
+    messages_.ended(name, failed ? OfferEnd::Failed : OfferEnd::Refused);
 }
 
 void Units::message_done(Unit& sender, const std::string& target, std::uint64_t n) {
-    sender.offers.at(target).state = Offer::State::Done;
     sender.done.emplace_back(target, n);
     pump(sender);
 }

@@ -245,6 +245,9 @@ std::string Units::broken_bound(const Unit& unit, const DeliveredIn& event) cons
         bytes += send.target.size() + send.method.size() + send.payload.size();
     if (bytes > env_.config.limits.entry_bytes)
         return "changes and sends above the entry bound were answered";
+    // Also what waits for it has to fit a record, with whatever is around it there.
+    if (event.reply_body.size() > kPayloadBytesMax || event.reply_headers.size() > kHeaderBytesMax)
+        return "a reply above the bounds of a reply was given";
     if (event.sends.size() > kSendsMax) return "more sends were answered than one event may make";
     std::size_t targets = 0;
     for (const SocketWish& wish : event.sockets) targets += 1 + wish.also.size();
@@ -465,7 +468,11 @@ void Units::runtime_gone(const Gone& gone) {
             ++(std::holds_alternative<FromStop>(unit.running->waiting.origin)
                    ? unit.stop_deaths
                    : unit.running->deaths);
-        go_cold(unit, false);
+        lose_memory(unit, false);
+    }
+    // Only now: what is given up here may let another event in, to a unit that was there as well.
+    for (const UnitId id : there) {
+        if (Unit* unit = unit_of(id)) requeue_running(*unit);
     }
     for (const UnitId id : there) {
         if (Unit* unit = unit_of(id)) pump(*unit);

@@ -5,6 +5,7 @@
 
 #include "abi/base/check.hpp"
 #include "agent/core/guest_events.hpp"
+#include "agent/core/handler_pause.hpp"
 #include "agent/core/units.hpp"
 
 namespace hf::core {
@@ -15,6 +16,12 @@ constexpr std::uint16_t kClosePolicy = 1008;
 constexpr std::uint16_t kCloseAgain = 1013;
 constexpr std::uint16_t kBroken = 1006;
 constexpr std::uint16_t kSwitching = 101;
+// What a close frame has room for; a gateway that says more must not make an event that no record holds.
+constexpr std::size_t kReasonBytesMax = 123;
+
+bool accepts(const ReplyOut& reply) {
+    return reply.reason == ReplyReason::Ok && (reply.status == 0 || reply.status == kSwitching);
+}
 }  // namespace
 
 void Units::socket_opened(const SocketOpenedIn& event) {
@@ -23,7 +30,8 @@ void Units::socket_opened(const SocketOpenedIn& event) {
     };
     if (sockets_.size() >= env_.config.limits.sockets_max)
         return refuse_it(ReplyReason::Busy,
-                         "the node has as many sockets as limits.sockets_max allows");
+                         "the node has as many WebSockets as a gateway and its successor may have: "
+                         "twice its sockets_max");
     const std::uint64_t number = sockets_.add({event.from, event.connection, 0, false});
     if (number == 0)
         return supervision_.answered_badly(event.from, "used a connection's number twice", false);
@@ -39,14 +47,12 @@ void Units::socket_opened(const SocketOpenedIn& event) {
 }
 
 void Units::open_answered(Unit& unit, const FromSocketOpened& from, ReplyOut reply) {
-    const bool accepted =
-        reply.reason == ReplyReason::Ok && (reply.status == 0 || reply.status == kSwitching);
     Socket* socket = sockets_.find(from.connection);
-    if (accepted) {
+    if (accepts(reply)) {
         reply.status = kSwitching;
         // Its gateway is gone: the actor hears that it was open for no time at all.
         if (socket == nullptr) {
-            close_event(unit, from.connection, kBroken, "");
+            close_event(unit, {from.connection, kBroken, "", 0});
         } else {
             socket->unit = unit.id;
             socket->open = true;
@@ -58,6 +64,11 @@ void Units::open_answered(Unit& unit, const FromSocketOpened& from, ReplyOut rep
     reply.to = from.gateway;
     reply.req_id = from.req_id;
     emit_reply(std::move(reply));
+}
+
+// Its client heard 504 before: the actor took what is no connection any more, and hears so.
+void Units::opened_late(Unit& unit, const FromSocketOpened& from, const ReplyOut& reply) {
+    if (accepts(reply)) close_event(unit, {from.connection, kBroken, "", 0});
 }
 
 void Units::socket_message(SocketMessageIn& event) {
@@ -89,18 +100,44 @@ void Units::socket_closed(const SocketClosedIn& event) {
     HF_CHECK(unit != nullptr, "a unit with open sockets is not forgotten");
     sockets_.remove(number);
     --unit->sockets;
-    close_event(*unit, number, event.code, event.reason);
+    close_event(*unit, {number, event.code, event.reason.substr(0, kReasonBytesMax), 0});
 }
 
 // Always taken: it was let in with its connection, and there is one for each.
-void Units::close_event(Unit& unit,
-                        std::uint64_t number,
-                        std::uint16_t code,
-                        const std::string& why) {
+void Units::close_event(Unit& unit, FromSocketClosed closed) {
     Mail mail;
-    mail.waiting.origin = FromSocketClosed{};
-    mail.event = socket_closed_event(number, code, why);
+    mail.event = socket_closed_event(closed.connection, closed.code, closed.reason);
+    mail.waiting.origin = std::move(closed);
     push(unit, std::move(mail));
+}
+
+// Who could not be loaded still is to hear that its connection is gone: it comes again, and until then the unit is not
+// forgotten. A handler that failed has heard it.
+void Units::close_failed(Unit& unit, FromSocketClosed closed, const ReplyOut& reply) {
+    const bool heard =
+        reply.reason == ReplyReason::ActorFailed || reply.reason == ReplyReason::ActorLimit;
+    if (!heard && !closing_ && closed.tries < kHandlerTriesMax &&
+        closes_later_.size() < env_.config.limits.sockets_max) {
+        const Time again = env_.now + handler_pause(closed.tries++);
+        ++unit.sockets;
+        closes_later_.emplace(again, std::pair(unit.id, std::move(closed)));
+        return;
+    }
+    env_.note(heard ? NoteLevel::Debug : NoteLevel::Warn,
+              "units",
+              unit.key + ": the end of connection " + std::to_string(closed.connection) +
+                  (heard ? " and its handler: " : " is not told to it: ") + reply.text);
+}
+
+void Units::retry_closes() {
+    while (!closing_ && !closes_later_.empty() && closes_later_.begin()->first <= env_.now) {
+        auto [id, closed] = std::move(closes_later_.begin()->second);
+        closes_later_.erase(closes_later_.begin());
+        Unit* unit = unit_of(id);
+        HF_CHECK(unit != nullptr, "a unit that is to hear of a connection's end is not forgotten");
+        --unit->sockets;
+        close_event(*unit, std::move(closed));
+    }
 }
 
 void Units::gateway_gone(Handle gateway) {
@@ -112,7 +149,7 @@ void Units::gateway_gone(Handle gateway) {
         Unit* unit = unit_of(socket.unit);
         HF_CHECK(unit != nullptr, "a unit with open sockets is not forgotten");
         --unit->sockets;
-        close_event(*unit, number, kBroken, "the gateway ended");
+        close_event(*unit, {number, kBroken, "the gateway ended", 0});
     }
     if (sockets_.emptied(gateway)) open_held_gates(gateway);
 }

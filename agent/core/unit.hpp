@@ -48,7 +48,12 @@ struct FromSocketMessage {
     Handle gateway;
     std::uint64_t req_id = 0;
 };
-struct FromSocketClosed {};
+struct FromSocketClosed {
+    std::uint64_t connection = 0;  // the node's number, which is nobody's any more
+    std::uint16_t code = 0;
+    std::string reason;
+    unsigned tries = 0;  // that never came to run
+};
 struct FromCall {
     UnitId caller = 0;
     std::uint64_t event = 0;    // of the caller, that waits
@@ -138,17 +143,6 @@ struct PendingEntry {
     bool hinted = false;    // its alarm is in the index
 };
 
-// A message offered to its receiver. One for each target at once, so that they are applied in order.
-struct Offer {
-    std::uint64_t n = 0;
-    unsigned tries = 0;  // handlers that failed
-    enum class State : std::uint8_t {
-        Waiting,  // for another try
-        Open,     // in the receiver's mailbox
-        Done      // applied or given up; over once its sender has stored that
-    } state = State::Waiting;
-};
-
 struct Unit {
     UnitId id = 0;
     std::string key;  // escaped
@@ -191,7 +185,9 @@ struct Unit {
     std::optional<EntryAlarm> alarm;               // as the last event left it
     std::map<std::string, std::uint64_t> applied;  // marks not stored yet
     std::optional<Hint> outbox_hint;               // announces the outbox to whoever starts next
-    std::map<std::string, Offer> offers;           // by target
+    // By target the number of the message that is offered; one for each at once, so that they are applied in order. Over
+    // once it is stored that it is done: until then Units::messages_ knows no more of it.
+    std::map<std::string, std::uint64_t> offers;
     std::vector<std::pair<std::string, std::uint64_t>> done;  // applied, not in an entry yet
 
     std::deque<PendingEntry> pending;  // front is the open commit when commit_op != 0
@@ -225,7 +221,7 @@ struct Unit {
     std::optional<Parked> parked;      // running waits for a call
     std::optional<Answered> answered;  // its answer, not sent yet
     bool restored = false;             // it is to hear of its new owner first
-    std::size_t sockets = 0;           // open ones
+    std::size_t sockets = 0;           // open ones, and those whose end waits to be told again
     std::deque<Mail> mailbox;
     std::size_t mailbox_bytes = 0;
     std::deque<Output> outputs;

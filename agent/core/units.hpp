@@ -31,6 +31,7 @@
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
 #include "agent/core/journal.hpp"
+#include "agent/core/offers.hpp"
 #include "agent/core/placer.hpp"
 #include "agent/core/ready_lines.hpp"
 #include "agent/core/sockets.hpp"
@@ -163,6 +164,7 @@ private:
 
     // answers.cpp
     void answer(Unit& unit, Waiting& waiting, ReplyOut reply);
+    [[nodiscard]] static std::string shortened(std::string text);
     void emit_reply(ReplyOut reply);
     void forget_waiting(Waiting& waiting);
     void deadline_passed(const DeadlineEntry& entry);
@@ -177,7 +179,8 @@ private:
 
     // messages.cpp
     void offer_messages(Unit& unit);
-    void offer(Unit& unit, const std::string& target);
+    [[nodiscard]] Offered offer_message(UnitId sender, const std::string& target, bool last);
+    void forget_offers(Unit& unit);
     void message_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply);
     void message_done(Unit& sender, const std::string& target, std::uint64_t n);
     void put_done(Unit& unit);
@@ -188,12 +191,11 @@ private:
                    std::uint64_t n);
     [[nodiscard]] bool applied_already(const Unit& unit, const FromMessage& message) const;
     [[nodiscard]] bool room_for_mark(const Unit& unit, const FromMessage& message) const;
-    void retry_offers();
     void bury(DeadLetter letter);
 
     // later.cpp
     void accept_later(const RequestIn& request, const ClassSpec& spec);
-    [[nodiscard]] Journal::Offered offer_journalled(const JournalItem& item, bool last);
+    [[nodiscard]] Offered offer_journalled(const JournalItem& item, bool last);
     void journalled_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply);
     void journal_settled(const JournalItem& item);
 
@@ -209,7 +211,10 @@ private:
 
     // socket_events.cpp
     void open_answered(Unit& unit, const FromSocketOpened& from, ReplyOut reply);
-    void close_event(Unit& unit, std::uint64_t number, std::uint16_t code, const std::string& why);
+    void opened_late(Unit& unit, const FromSocketOpened& from, const ReplyOut& reply);
+    void close_event(Unit& unit, FromSocketClosed closed);
+    void close_failed(Unit& unit, FromSocketClosed closed, const ReplyOut& reply);
+    void retry_closes();
     void send_sockets(Unit& unit, std::vector<SocketWish>& wishes);
     void send_to_all(Unit& unit, SocketWish& wish);
     void count_sent(Handle gateway, std::size_t connections, std::size_t bytes);
@@ -271,6 +276,7 @@ private:
 
     // leave.cpp
     void leave_runtime(Unit& unit, bool tell_runtime);
+    void lose_memory(Unit& unit, bool tell_runtime);
     void go_cold(Unit& unit, bool tell_runtime);
     [[nodiscard]] bool pausing(const Unit& unit) const;
     [[nodiscard]] bool hears_stop(const Unit& unit) const;
@@ -325,7 +331,8 @@ private:
     Bulk bulk_;
     StateRoom states_;
     std::vector<UnitId> room_looks_;  // units that may need their room no longer
-    std::multimap<Time, std::pair<UnitId, std::string>> offers_later_;  // (sender, target)
+    Offers<std::pair<UnitId, std::string>> messages_;  // by sender and target
+    std::multimap<Time, std::pair<UnitId, FromSocketClosed>> closes_later_;
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;
     std::unordered_map<std::string, UnitId> by_key_;
     std::map<Handle, RuntimeLoad> runtimes_;

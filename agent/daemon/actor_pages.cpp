@@ -1,16 +1,20 @@
-// What an operator sees of one actor, of the journal and of messages that were given up (part of Daemon).
+// What an operator sees of actors, of the journal and of messages that were given up (part of Daemon).
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "abi/base/clock.hpp"
 #include "agent/daemon/daemon.hpp"
+#include "agent/daemon/requests.hpp"
 
 namespace hf::daemon {
 
 using nlohmann::json;
 
 namespace {
+// Rows of one answer: of the longest names they stay below the line bound of the control socket.
+constexpr std::size_t kActorsPageMax = 1000;
 // Letters of one answer: with payloads left out they stay below the line bound of the control socket.
 constexpr std::size_t kLettersShown = 256;
 constexpr std::size_t kNameBytesShown = 200;
@@ -40,10 +44,59 @@ json Daemon::journal_json() const {
     return out;
 }
 
+void Daemon::show_actors(const json& request, const control::Responder& responder) const {
+    const std::string wanted = text_of(request, "class");
+    if (!wanted.empty() && !served().contains(wanted)) {
+        std::string known;
+        for (const auto& [name, entry] : served()) known += (known.empty() ? "" : ", ") + name;
+        return responder.fail(fail(Code::NotFound,
+                                   "class '" + wanted.substr(0, kNameBytesShown) +
+                                       "' is not deployed on this node; there is " +
+                                       (known.empty() ? "none" : known)));
+    }
+    const std::string after = text_of(request, "after");
+    std::size_t limit = kActorsPageMax;
+    if (const auto it = request.find("limit"); it != request.end() && it->is_number_unsigned())
+        limit = std::clamp<std::size_t>(it->get<std::size_t>(), 1, kActorsPageMax);
+    std::vector<const core::Unit*> units;
+    for (const auto& [id, unit] : core_->units().all()) {
+        if (unit->key > after && (wanted.empty() || core_->units().class_name(*unit) == wanted))
+            units.push_back(unit.get());
+    }
+    const std::size_t count = std::min(limit, units.size());
+    std::partial_sort(units.begin(),
+                      units.begin() + static_cast<std::ptrdiff_t>(count),
+                      units.end(),
+                      [](const core::Unit* a, const core::Unit* b) { return a->key < b->key; });
+    json rows = json::array();
+    for (std::size_t i = 0; i < count; ++i) rows.push_back(actor_json(*units[i]));
+    responder.done({{"actors", rows}, {"more", units.size() > count}});
+}
+
+json Daemon::actor_json(const core::Unit& unit) const {
+    const std::string& class_name = core_->units().class_name(unit);
+    const auto* instance = core_->supervision().find(unit.runtime);
+    // Where it lives, else where it would: during a deploy both versions run.
+    const ModuleTable& table =
+        instance == nullptr ? served() : table_named(instance->build.modules);
+    const auto module = table.find(class_name);
+    const bool serving = unit.hold == core::Hold::Serving;
+    return {
+        {"unit", unit.key},  // escaped: the exact name
+        {"class", class_name},
+        {"name", as_text_json(unit.name)},
+        {"state", serving ? core::memory_name(unit.memory) : core::hold_name(unit.hold)},
+        {"module", module == table.end() ? json(nullptr) : json(shown(module->second.wasm_sha256))},
+        {"epoch", unit.epoch},
+        {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},
+        {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},
+        {"queued", unit.mailbox.size() + (unit.running ? 1 : 0)},
+        {"unstored", unit.pending.size()},
+        {"idle_ms", (monotonic_ns() - unit.last_active) / core::kMs}};
+}
+
 void Daemon::show_actor(const json& request, const control::Responder& responder) const {
-    const auto wanted = request.find("actor");
-    const std::string name =
-        wanted != request.end() && wanted->is_string() ? wanted->get<std::string>() : "";
+    const std::string name = text_of(request, "actor");
     const core::Units& units = core_->units();
     const core::Journal::Depth journal = units.journal().depth(name);
     const core::Unit* unit = units.find(name);
@@ -52,24 +105,13 @@ void Daemon::show_actor(const json& request, const control::Responder& responder
                                    "nobody has asked for the actor '" +
                                        name.substr(0, kNameBytesShown) +
                                        "' since this node started; it is named class/name"));
-    json out = {{"actor", as_text_json(name)}, {"journal", depth_json(journal)}};
-    if (unit != nullptr) {
-        const auto* instance = core_->supervision().find(unit->runtime);
-        const bool serving = unit->hold == core::Hold::Serving;
-        out.update(
-            {{"unit", unit->key},
-             {"state", serving ? core::memory_name(unit->memory) : core::hold_name(unit->hold)},
-             {"epoch", unit->epoch},
-             {"seq", unit->next_seq == 0 ? 0 : unit->next_seq - 1},
-             {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},
-             {"queued", unit->mailbox.size() + (unit->running ? 1 : 0)},
-             {"queued_bytes", unit->mailbox_bytes},
-             {"unstored", unit->pending.size()},
-             {"messages_undelivered", unit->stored.outbox.size()},
-             {"alarm", unit->alarm ? json(utc(unit->alarm->due_ms)) : json(nullptr)},
-             {"sockets", unit->sockets},
-             {"idle_ms", (monotonic_ns() - unit->last_active) / core::kMs}});
-    }
+    json out = unit == nullptr ? json::object() : actor_json(*unit);
+    out.update({{"actor", as_text_json(name)}, {"journal", depth_json(journal)}});
+    if (unit != nullptr)
+        out.update({{"queued_bytes", unit->mailbox_bytes},
+                    {"messages_undelivered", unit->stored.outbox.size()},
+                    {"alarm", unit->alarm ? json(utc(unit->alarm->due_ms)) : json(nullptr)},
+                    {"sockets", unit->sockets}});
     responder.done(out);
 }
 

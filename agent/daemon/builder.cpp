@@ -44,13 +44,11 @@ Result<void> Daemon::choose_modules() {
         file_wasm_[name] = *taken;
     }
     for (const auto& [name, deployment] : deployments_.all()) names.insert(name);
-    bool changed = false;
     for (const std::string& name : names) {
         const auto file = file_wasm_.find(name);
         const std::string file_now = file == file_wasm_.end() ? "" : file->second;
         bool overtaken = false;
         const std::string chosen = deployments_.choose(name, file_now, overtaken);
-        changed = changed || overtaken;
         if (overtaken)
             log::warn("daemon",
                       "agent.toml names another module than when one was deployed; the file holds",
@@ -66,7 +64,13 @@ Result<void> Daemon::choose_modules() {
         }
         to_build_.emplace_back(name, chosen);
     }
-    return changed ? deployments_.save() : Result<void>();
+    if (to_build_.size() > config::kClassesMax)
+        return fail(Code::Invalid,
+                    "agent.toml and what was deployed come to " + std::to_string(to_build_.size()) +
+                        " classes, a node serves at most " + std::to_string(config::kClassesMax) +
+                        ": take some out of agent.toml, or move " +
+                        paths_.state("deployed.json").string() + " away to serve those alone");
+    return deployments_.save();
 }
 
 std::string Daemon::module_shown(const std::string& class_name, const std::string& wasm) const {
@@ -115,6 +119,9 @@ void Daemon::start_build(BuildJob job) {
     builder_output_.reset(pipe[0]);
     process::SpawnSpec spec;
     spec.standard_output.reset(pipe[1]);
+    // Without a pid namespace something the builder started may hold that end for ever: the loop must not wait for it.
+    if (::fcntl(pipe[0], F_SETFL, O_NONBLOCK) != 0)
+        return job.done(fail_errno(errno, "preparing the pipe for the builder's answer"));
     const auto staging = cache_->fresh_staging();
     if (!staging) return job.done(staging.error());
     const auto view = cache_->view(job.wasm_sha256);

@@ -5,14 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <vector>
 
 #include "abi/base/hash.hpp"
+#include "abi/base/hex.hpp"
 #include "abi/base/unique_fd.hpp"
 
 namespace hf::daemon {
@@ -26,12 +25,6 @@ constexpr std::uint64_t kBinaryBytesMax = 256ULL << 20U;
 constexpr std::size_t kBlockBytes = 1U << 20U;
 // Anyone may run it, as any shipped program; who runs it decides what it may do.
 constexpr mode_t kProgramMode = S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH;
-
-std::string hex(std::uint64_t word) {
-    std::array<char, 17> out{};
-    std::snprintf(out.data(), out.size(), "%016llx", static_cast<unsigned long long>(word));
-    return out.data();
-}
 
 class Fingerprint {
 public:

@@ -121,10 +121,16 @@ Result<void> Daemon::prepare() {
         std::move(core_settings), records::codec(), load_bad_builds(paths_));
     forget_unused_builds();
     HF_ASSIGN(journal_,
-              store::Journal::open(&loop_,
-                                   paths_.journal(),
-                                   config_.limits.journal_bytes,
-                                   [this](core::Event answer) { step(std::move(answer)); }));
+              store::Journal::open(
+                  &loop_,
+                  paths_.journal(),
+                  config_.limits.journal_bytes,
+                  [this](core::Event answer) { step(std::move(answer)); },
+                  [](std::size_t letters, const std::string& why) {
+                      log::error("messages",
+                                 "what was given up could not be kept as a letter",
+                                 {{"letters", letters}, {"why", why}});
+                  }));
 
     process::Spawner::Options spawn_options;
     spawn_options.jail_binary = paths_.jail();

@@ -99,8 +99,6 @@ private:
     [[nodiscard]] Result<void> note_modules();
     void trim_modules();
     [[nodiscard]] const std::string* why_busy() const;
-    [[nodiscard]] static config::ClassConfig class_in(const config::Config& config,
-                                                      const std::string& name);
     [[nodiscard]] std::vector<core::ClassSpec> class_specs(const config::Config& config) const;
     [[nodiscard]] nlohmann::json classes_json() const;
 
@@ -147,9 +145,10 @@ private:
     void forget_unused_builds();
     [[nodiscard]] nlohmann::json status_json() const;
     [[nodiscard]] nlohmann::json plugins_json() const;
-    [[nodiscard]] nlohmann::json actors_json(const nlohmann::json& request) const;
 
     // actor_pages.cpp
+    void show_actors(const nlohmann::json& request, const control::Responder& responder) const;
+    [[nodiscard]] nlohmann::json actor_json(const core::Unit& unit) const;
     void show_actor(const nlohmann::json& request, const control::Responder& responder) const;
     void show_letters(const control::Responder& responder) const;
     [[nodiscard]] nlohmann::json journal_json() const;

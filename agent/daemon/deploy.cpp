@@ -7,25 +7,17 @@
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
+#include "agent/daemon/class_settings.hpp"
 #include "agent/daemon/daemon.hpp"
+#include "agent/daemon/requests.hpp"
 #include "agent/log/log.hpp"
 
 namespace hf::daemon {
 
 namespace {
 using nlohmann::json;
-constexpr std::size_t kHashShown = 12;  // of 64: the versions of one class, not of the world
 // Sets of instances that still end: four at once, with the one in charge and the new one, is what a node has memory for.
 constexpr std::size_t kLeavingSetsMax = 2;
-
-std::string shown(const std::string& wasm) {
-    return wasm.empty() ? "none" : wasm.substr(0, kHashShown);
-}
-
-std::string text_of(const json& request, const char* key) {
-    const auto it = request.find(key);
-    return it != request.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
 }  // namespace
 
 const core::Build* Daemon::runtime_build() const {
@@ -45,25 +37,9 @@ const ModuleTable& Daemon::served() const {
     return table_named(build == nullptr ? "" : build->modules);
 }
 
-config::ClassConfig Daemon::class_in(const config::Config& config, const std::string& name) {
-    const auto found = config.classes.find(name);
-    return found == config.classes.end() ? config::default_class(name) : found->second;
-}
-
 std::vector<core::ClassSpec> Daemon::class_specs(const config::Config& config) const {
     std::vector<core::ClassSpec> out;
-    for (const auto& [name, entry] : served()) {
-        const config::ClassConfig wasm = class_in(config, name);
-        core::ClassSpec spec;
-        spec.name = name;
-        spec.wall_limit = std::int64_t{wasm.wall_limit.count()} * core::kMs;
-        spec.state_bytes_max = static_cast<std::uint32_t>(wasm.state_max);
-        if (wasm.mailbox == "buffered") spec.mailbox = core::Mailbox::Buffered;
-        if (wasm.mailbox == "volatile") spec.mailbox = core::Mailbox::Volatile;
-        spec.body_bytes_max = wasm.body_max;
-        spec.evict_after = std::int64_t{wasm.evict_after.count()} * core::kMs;
-        out.push_back(std::move(spec));
-    }
+    for (const auto& [name, entry] : served()) out.push_back(class_spec(class_in(config, name)));
     return out;
 }
 
@@ -193,7 +169,7 @@ void Daemon::deploy_ended(bool ok, const std::string& text) {
     std::string said = text;
     if (ok) {
         auto noted = note_modules();
-        if (noted && deploy.reset && deployments_.of(deploy.class_name) != nullptr) {
+        if (noted && deploy.reset) {
             deployments_.forget(deploy.class_name);
             noted = deployments_.save();
         }
@@ -224,14 +200,7 @@ void Daemon::swap_modules(ModuleTable table,
     core::Build build = *runtime_build();
     const config::Config& limits = reload_ ? reload_->config : config_;
     std::string besides;
-    for (const auto& [name, entry] : table) {
-        const config::ClassConfig one = class_in(limits, name);
-        for (const std::uint64_t number : {static_cast<std::uint64_t>(one.cpu_limit.count()),
-                                           static_cast<std::uint64_t>(one.wall_limit.count()),
-                                           one.memory_max,
-                                           one.state_max})
-            besides += std::to_string(number) + " ";
-    }
+    for (const auto& [name, entry] : table) besides += module_limits(class_in(limits, name)).text();
     build.modules = table_id(table, besides);
     if (reload_) reload_->table = build.modules;
     ++last_command_;
@@ -246,7 +215,7 @@ void Daemon::swap_modules(ModuleTable table,
 // Writes down what the runtime serves now if that is not what was written before, and tells the core of its classes.
 Result<void> Daemon::note_modules() {
     const ModuleTable& now = served();
-    if (now == noted_) return {};
+    if (now == noted_) return deployments_.save();
     const auto wasm_in = [](const ModuleTable& table, const std::string& name) {
         const auto found = table.find(name);
         return found == table.end() ? std::string() : found->second.wasm_sha256;

@@ -41,6 +41,11 @@ std::string table_id(const ModuleTable& table, const std::string& besides) {
     return modules::sha256_hex(as_bytes(text)).substr(0, kDigits);
 }
 
+std::string shown(const std::string& wasm) {
+    constexpr std::size_t kDigits = 12;  // of 64
+    return wasm.empty() ? "none" : wasm.substr(0, kDigits);
+}
+
 Result<void> Deployments::load(std::string& note) {
     json document;
     HF_ASSIGN(const control::StateFile::Found found, file_.load(document, note, judge));
@@ -53,12 +58,15 @@ Result<void> Deployments::load(std::string& note) {
     return {};
 }
 
-Result<void> Deployments::save() const {
+Result<void> Deployments::save() {
+    if (!unsaved_) return {};
     json classes = json::object();
     for (const auto& [name, one] : by_class_)
         classes[name] = {
             {"wasm", one.wasm}, {"before", one.before}, {"file", one.file}, {"source", one.source}};
-    return file_.save({{"classes", std::move(classes)}});
+    HF_TRY(file_.save({{"classes", std::move(classes)}}));
+    unsaved_ = false;
+    return {};
 }
 
 std::string Deployments::choose(const std::string& class_name,
@@ -66,8 +74,11 @@ std::string Deployments::choose(const std::string& class_name,
                                 bool& overtaken) {
     const auto found = by_class_.find(class_name);
     overtaken = found != by_class_.end() && found->second.file != file_now;
-    if (overtaken) by_class_.erase(found);
-    return found == by_class_.end() || overtaken ? file_now : found->second.wasm;
+    if (overtaken) {
+        forget(class_name);
+        return file_now;
+    }
+    return found == by_class_.end() ? file_now : found->second.wasm;
 }
 
 const Deployment* Deployments::of(const std::string& class_name) const {

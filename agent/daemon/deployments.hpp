@@ -20,6 +20,9 @@ using ModuleTable = std::map<std::string, modules::Entry>;
 // Names a table by its content; `besides` is what else makes it another one.
 [[nodiscard]] std::string table_id(const ModuleTable& table, const std::string& besides);
 
+// A module as people see it: the head of its sha256, which tells the versions of one class apart; "none" for none.
+[[nodiscard]] std::string shown(const std::string& wasm);
+
 struct Deployment {
     std::string wasm;    // sha256 of what the class runs
     std::string before;  // and of what it ran before that; empty: there was no such class
@@ -33,7 +36,8 @@ public:
 
     // What was kept. A damaged record is set aside: then `note` says so, and there is none. Io, Refused: it could not be read.
     Result<void> load(std::string& note);
-    Result<void> save() const;
+    // Writes down what changed since it was last written down; what could not be is tried again by the next call.
+    Result<void> save();
 
     // The module a class runs, given what agent.toml names now (empty: it has no such class); empty: none. A deployment that
     // agent.toml has overtaken is forgotten, and `overtaken` says so.
@@ -45,12 +49,16 @@ public:
     [[nodiscard]] const Deployment* of(const std::string& class_name) const;
     void set(const std::string& class_name, Deployment deployment) {
         by_class_[class_name] = std::move(deployment);
+        unsaved_ = true;
     }
-    void forget(const std::string& class_name) { by_class_.erase(class_name); }
+    void forget(const std::string& class_name) {
+        unsaved_ = by_class_.erase(class_name) != 0 || unsaved_;
+    }
 
 private:
     control::StateFile file_;
     std::map<std::string, Deployment> by_class_;
+    bool unsaved_ = false;
 };
 
 }  // namespace hf::daemon

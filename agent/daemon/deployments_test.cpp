@@ -7,6 +7,7 @@
 #include <fstream>
 #include <vector>
 
+#include "agent/daemon/class_settings.hpp"
 #include "agent/daemon/deployments.hpp"
 
 using namespace hf;
@@ -93,6 +94,42 @@ TEST_CASE("a_record_that_is_damaged_or_names_what_is_no_module_is_set_aside") {
         CHECK_FALSE(note.empty());
         CHECK(kept.all().empty());
         CHECK(fs::exists(place.file().string() + ".bad-1"));
+    }
+}
+
+TEST_CASE("what_could_not_be_written_down_is_written_by_the_next_call") {
+    const Place place;
+    Deployments kept(place.file());
+    kept.set("counter", Deployment{hash("v2"), hash("v1"), "", ""});
+    fs::create_directory(place.file().string() + ".tmp");  // stands where the draft would
+    CHECK_FALSE(kept.save().ok());
+    CHECK_FALSE(fs::exists(place.file()));
+    fs::remove(place.file().string() + ".tmp");
+    REQUIRE(kept.save().ok());
+    std::string note;
+    Deployments again(place.file());
+    REQUIRE(again.load(note).ok());
+    REQUIRE(again.of("counter") != nullptr);
+    CHECK(again.of("counter")->wasm == hash("v2"));
+}
+
+TEST_CASE("each_limit_that_a_runtime_is_told_makes_another_build_and_no_other_setting_does") {
+    const auto text = [](const config::ClassConfig& one) {
+        return daemon::module_limits(one).text();
+    };
+    const config::ClassConfig plain = config::default_class("counter");
+    config::ClassConfig other = plain;
+    other.mailbox = "volatile";
+    other.evict_after *= 2;
+    CHECK(text(other) == text(plain));
+    for (const auto change : {+[](config::ClassConfig& one) { one.cpu_limit *= 2; },
+                              +[](config::ClassConfig& one) { one.wall_limit *= 2; },
+                              +[](config::ClassConfig& one) { one.memory_max *= 2; },
+                              +[](config::ClassConfig& one) { one.state_max /= 2; },
+                              +[](config::ClassConfig& one) { one.body_max *= 2; }}) {
+        other = plain;
+        change(other);
+        CHECK(text(other) != text(plain));
     }
 }
 

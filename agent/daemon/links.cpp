@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "abi/base/clock.hpp"
+#include "agent/daemon/class_settings.hpp"
 #include "agent/daemon/daemon.hpp"
 #include "agent/daemon/memory_room.hpp"
 #include "agent/log/log.hpp"
@@ -199,27 +200,23 @@ void Daemon::configure(Link& link) {
         const bool relimited =
             reload_ && !reload_->table.empty() && link.build.modules == reload_->table;
         for (const auto& [class_name, entry] : table_named(link.build.modules)) {
-            const config::ClassConfig wasm =
-                class_in(relimited ? reload_->config : config_, class_name);
-            constexpr std::uint64_t kPage = 65536;
+            const ModuleLimits limits =
+                module_limits(class_in(relimited ? reload_->config : config_, class_name));
             const auto name = fbb.CreateString(class_name);
             const auto file = fbb.CreateString("/modules/" + entry.file());
             const auto hash = fbb.CreateString(entry.key);
             const auto vouched = fbb.CreateString(entry.meta_sha256);
-            const auto us = [](config::Millis millis) {
-                return static_cast<std::uint32_t>(millis.count() * 1000);
-            };
             const bool fresh = candidate && (!noted_.contains(class_name) || relimited ||
                                              !(noted_.at(class_name) == entry));
             modules.push_back(abi::CreateModule(fbb,
                                                 name,
                                                 file,
                                                 hash,
-                                                static_cast<std::uint32_t>(wasm.state_max),
-                                                static_cast<std::uint32_t>(wasm.memory_max / kPage),
-                                                us(wasm.cpu_limit),
-                                                us(wasm.wall_limit),
-                                                wasm.body_max,
+                                                limits.state_bytes_max,
+                                                limits.pages_max,
+                                                limits.cpu_us,
+                                                limits.wall_us,
+                                                limits.body_bytes_max,
                                                 vouched,
                                                 fresh));
         }

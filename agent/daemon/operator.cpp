@@ -4,22 +4,16 @@
 
 #include "abi/base/clock.hpp"
 #include "agent/daemon/daemon.hpp"
+#include "agent/daemon/requests.hpp"
 #include "agent/log/log.hpp"
 
 namespace hf::daemon {
 
 namespace {
 using nlohmann::json;
-constexpr std::size_t kActorsPageMax = 1000;
 // A policy is named by a word; the name stands in sentences and in the memory of bad builds.
 constexpr std::size_t kPolicyBytesMax = 64;
-constexpr std::size_t kNameBytesShown = 64;  // the longest name of a class
-constexpr std::size_t kHashShown = 12;  // of a module's sha256: tells the versions of a class apart
 
-std::string text_of(const json& request, const char* key) {
-    const auto it = request.find(key);
-    return it != request.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 Settings::iterator find_setting(Settings& settings, const std::string& key) {
@@ -98,14 +92,7 @@ void Daemon::register_operations() {
     control_->on("plugins",
                  [this](const json&, const control::Responder& r) { r.done(plugins_json()); });
     control_->on("actors", [this](const json& request, const control::Responder& r) {
-        const std::string wanted = text_of(request, "class");
-        if (wanted.empty() || served().contains(wanted)) return r.done(actors_json(request));
-        std::string known;
-        for (const auto& [name, entry] : served()) known += (known.empty() ? "" : ", ") + name;
-        r.fail(fail(Code::NotFound,
-                    "class '" + wanted.substr(0, kNameBytesShown) +
-                        "' is not deployed on this node; there is " +
-                        (known.empty() ? "none" : known)));
+        show_actors(request, r);
     });
     control_->on("actor", [this](const json& request, const control::Responder& r) {
         show_actor(request, r);
@@ -396,53 +383,6 @@ json Daemon::plugins_json() const {
                               {"build", what.build},
                               {"why", what.why}});
     return {{"plugins", rows}, {"remembered_bad_builds", remembered}};
-}
-
-json Daemon::actors_json(const json& request) const {
-    const std::string wanted = text_of(request, "class");
-    const std::string after = text_of(request, "after");
-    std::size_t limit = kActorsPageMax;
-    if (const auto it = request.find("limit"); it != request.end() && it->is_number_unsigned())
-        limit = std::clamp<std::size_t>(it->get<std::size_t>(), 1, kActorsPageMax);
-    std::vector<const core::Unit*> units;
-    for (const auto& [id, unit] : core_->units().all()) {
-        if (unit->key > after && (wanted.empty() || core_->units().class_name(*unit) == wanted))
-            units.push_back(unit.get());
-    }
-    const std::size_t shown = std::min(limit, units.size());
-    std::partial_sort(units.begin(),
-                      units.begin() + static_cast<std::ptrdiff_t>(shown),
-                      units.end(),
-                      [](const core::Unit* a, const core::Unit* b) { return a->key < b->key; });
-    json rows = json::array();
-    const core::Time now = monotonic_ns();
-    for (std::size_t i = 0; i < shown; ++i) {
-        const core::Unit& unit = *units[i];
-        const auto* instance = core_->supervision().find(unit.runtime);
-        // Where it lives, else where it would: during a deploy both versions run.
-        const ModuleTable& table =
-            instance == nullptr ? served() : table_named(instance->build.modules);
-        const auto module = table.find(core_->units().class_name(unit));
-        rows.push_back(
-            {{"unit", unit.key},
-             {"class", core_->units().class_name(unit)},
-             // Names are bytes; JSON is text: the escaped unit above is the exact one.
-             {"name",
-              json::parse(json(unit.name).dump(-1, ' ', false, json::error_handler_t::replace))},
-             {"state",
-              unit.hold == core::Hold::Serving ? core::memory_name(unit.memory)
-                                               : core::hold_name(unit.hold)},
-             {"module",
-              module == table.end() ? json(nullptr)
-                                    : json(module->second.wasm_sha256.substr(0, kHashShown))},
-             {"epoch", unit.epoch},
-             {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},
-             {"instance", instance == nullptr ? json(nullptr) : json(instance->seat)},
-             {"queued", unit.mailbox.size() + (unit.running ? 1 : 0)},
-             {"unstored", unit.pending.size()},
-             {"idle_ms", (now - unit.last_active) / core::kMs}});
-    }
-    return {{"actors", rows}, {"more", units.size() > shown}};
 }
 
 }  // namespace hf::daemon

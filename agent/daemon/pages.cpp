@@ -8,7 +8,7 @@
 namespace hf::daemon {
 
 namespace {
-// A page must fit the reply the gateway reserved for it.
+// A page must fit the reply the gateway reserved for it. With 64 instances some of what plugins count themselves does not.
 constexpr std::size_t kPageBytesMax = 60 * 1024;
 
 // Counted by the core since this start.
@@ -197,7 +197,7 @@ std::string Daemon::metrics_page() {
                 .set(static_cast<std::int64_t>(value));
         }
     }
-    return registry_.text();
+    return registry_.text("holdfast_plugin_counter");
 }
 
 }  // namespace hf::daemon

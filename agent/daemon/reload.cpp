@@ -16,8 +16,8 @@ namespace hf::daemon {
 namespace {
 using nlohmann::json;
 
-// Which keys may change while the node runs; docs/configuration.md lists them. A class's limits change with its runtime, a
-// policy's settings by a swap.
+// Which keys may change while the node runs; docs/configuration.md lists them. What a runtime is told of
+// a class changes with its runtime, a policy's settings by a swap.
 enum class Reach : std::uint8_t { Live, WithRuntime, WithPolicy, Restart };
 
 // Whose policy and settings stand in this table.
@@ -36,10 +36,11 @@ Reach reach_of(const std::string& table, const std::string& key) {
         return key == "request_timeout" || key == "journal_bytes" ? Reach::Restart : Reach::Live;
     if (table == "log" || table == "swap") return Reach::Live;
     if (policy_of(table, key)) return Reach::WithPolicy;
+    if (!table.starts_with("class.")) return Reach::Restart;
+    if (key == "mailbox" || key == "evict_after") return Reach::Live;
     const bool limit = key == "cpu_limit" || key == "wall_limit" || key == "memory_max" ||
-                       key == "state_max" || key == "body_max" || key == "mailbox" ||
-                       key == "evict_after";
-    return table.starts_with("class.") && limit ? Reach::WithRuntime : Reach::Restart;
+                       key == "state_max" || key == "body_max";
+    return limit ? Reach::WithRuntime : Reach::Restart;
 }
 
 using Values = std::map<std::string, config::Effective>;

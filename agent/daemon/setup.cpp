@@ -9,12 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "abi/base/hex.hpp"
 #include "abi/base/unique_fd.hpp"
 #include "agent/control/state_file.hpp"
 #include "agent/log/log.hpp"
@@ -31,12 +31,6 @@ std::string read_line(const char* path) {
     std::string line;
     std::getline(in, line);
     return line;
-}
-
-std::string hex(std::uint64_t word) {
-    std::array<char, 17> out{};
-    std::snprintf(out.data(), out.size(), "%016llx", static_cast<unsigned long long>(word));
-    return out.data();
 }
 
 core::Kind kind_of(config::Slot slot) {
@@ -179,6 +173,10 @@ core::Limits core_limits(const config::Config& config) {
     limits.place_deadline = ns(config.limits.place_deadline);
     limits.swap_answers = config.swap.answers;
     limits.swap_window = ns(config.swap.window);
+    // Twice: one that ends after a swap still has its own.
+    const config::PluginConfig* gateway = config.plugin(config::Slot::Gateway);
+    if (gateway != nullptr && gateway->use == "gateway-http")
+        limits.sockets_max = 2 * std::stoul(std::string(gateway->setting("sockets_max")));
     // Other runtimes say themselves when they are full.
     const config::PluginConfig* runtime = config.plugin(config::Slot::Runtime);
     if (runtime != nullptr && runtime->use == "runtime-wasm")

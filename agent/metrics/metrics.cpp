@@ -175,11 +175,12 @@ void Registry::forget(std::string_view name, const Label& label) {
                       std::erase_if(family.histograms, carries);
 }
 
-std::string Registry::text() const {
+std::string Registry::text(std::string_view last) const {
     std::vector<prometheus::MetricFamily> families;
-    for (const auto& [name, family] : inner_->families)
-        if (family.type != prometheus::MetricType::Untyped)
-            families.push_back(collect(name, family));
+    for (const bool at_end : {false, true})
+        for (const auto& [name, family] : inner_->families)
+            if (family.type != prometheus::MetricType::Untyped && (name == last) == at_end)
+                families.push_back(collect(name, family));
     std::ostringstream out;
     prometheus::TextSerializer().Serialize(out, families);
     return std::move(out).str();

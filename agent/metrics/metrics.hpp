@@ -83,8 +83,8 @@ public:
     // Forgets every series of a name that carries this label (an instance slot that is gone). References to them die.
     void forget(std::string_view name, const Label& label);
 
-    // Text exposition format 0.0.4, names in alphabetical order.
-    [[nodiscard]] std::string text() const;
+    // Text exposition format 0.0.4, names in alphabetical order, but `last` at the end: a page that has to be cut loses of it.
+    [[nodiscard]] std::string text(std::string_view last = {}) const;
 
 private:
     struct Inner;

@@ -70,6 +70,18 @@ TEST_CASE("foreign_label_values_cannot_break_a_line") {
     CHECK(registry.text().size() < 2000);
 }
 
+TEST_CASE("what_may_be_cut_comes_last") {
+    Registry registry;
+    registry.gauge("b_many", {{"i", "0"}}).set(1);
+    registry.gauge("a_first").set(1);
+    registry.gauge("c_ready").set(1);
+    const std::string text = registry.text("b_many");
+    CHECK(text.find("a_first 1") < text.find("c_ready 1"));
+    CHECK(text.find("c_ready 1") < text.find("# HELP b_many"));
+    CHECK(text.find("# HELP b_many") < text.find("b_many{"));
+    CHECK(registry.text().find("b_many{") < registry.text().find("c_ready 1"));
+}
+
 TEST_CASE("series_beyond_the_bound_are_counted_not_kept") {
     Registry registry;
     for (std::size_t i = 0; i < hf::metrics::kSeriesMax + 10; ++i)

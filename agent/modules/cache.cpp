@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "abi/base/check.hpp"
+#include "abi/base/hex.hpp"
+#include "abi/base/sync.hpp"
 #include "abi/base/unique_fd.hpp"
 #include "agent/base/bounded_json.hpp"
 
@@ -28,16 +30,6 @@ constexpr std::string_view kMacOf = "holdfast compiled module 1\n";
 constexpr std::size_t kDigestDigits = 64;
 constexpr mode_t kReadable = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
 constexpr const char* kFiles[] = {".so", ".image", ".meta", ".mac"};
-
-std::string hex(const unsigned char* bytes, std::size_t count) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    std::string out;
-    for (std::size_t i = 0; i < count; ++i) {
-        out.push_back(kDigits[bytes[i] >> 4U]);
-        out.push_back(kDigits[bytes[i] & 15U]);
-    }
-    return out;
-}
 
 // A plain file with one name, opened so that nothing at that path can block or lead elsewhere.
 Result<UniqueFd> open_plain(const fs::path& path, std::uint64_t bytes_max, bool links) {
@@ -98,6 +90,7 @@ Result<void> place(const fs::path& path, BytesView bytes) {
     }
     // The umask had its say at the opening.
     if (why == 0 && ::fchmod(fd.get(), kReadable) != 0) why = errno;
+    if (why == 0 && ::fsync(fd.get()) != 0) why = errno;
     if (why == 0 && ::rename(fresh.c_str(), path.c_str()) != 0) why = errno;
     if (why == 0) return {};
     static_cast<void>(::unlink(fresh.c_str()));
@@ -136,7 +129,7 @@ Result<void> judge_meta(BytesView meta, const std::string& key, const std::strin
 std::string sha256_hex(BytesView bytes) {
     std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
     ::SHA256(bytes.data(), bytes.size(), digest.data());
-    return hex(digest.data(), digest.size());
+    return hex(BytesView(digest));
 }
 
 bool is_sha256(std::string_view text) {
@@ -175,6 +168,8 @@ Result<std::string> Cache::take(const fs::path& path) const {
     std::string hash = sha256_hex(module);
     if (const auto kept = read_plain(copy(hash), kModuleBytesMax); !kept || *kept != module)
         HF_TRY(place(copy(hash), module));
+    // What is deployed is named by its hash alone: after a power cut too it must be there.
+    HF_TRY(sync_directory(directory_));
     return hash;
 }
 
@@ -201,7 +196,7 @@ std::string Cache::mac_of(BytesView meta) const {
                               mac.data(),
                               &size);
     HF_CHECK(made != nullptr, "HMAC-SHA256 of bytes in memory cannot fail");
-    return hex(mac.data(), size);
+    return hex(BytesView(mac).first(size));
 }
 
 Result<Entry> Cache::find(const std::string& key, const std::string& wasm_sha256) const {
@@ -279,6 +274,8 @@ void Cache::trim(const std::set<std::string>& wasm) const {
         // As they lay before each module had a directory.
         if (extension == ".so" || extension == ".image" || extension == ".meta")
             unwanted.push_back(found.path());
+        // Of a copy that was cut off by our end.
+        if (extension == ".new") unwanted.push_back(found.path());
         if (modules::is_sha256(found.path().filename().string()) && !wasm.contains(stem))
             made.emplace_back(found.last_write_time(error), found.path());
     }

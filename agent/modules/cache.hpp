@@ -57,7 +57,7 @@ public:
     // Takes the directory from whoever owned it before; everybody may read it. Io: it could not be.
     Result<void> open() const;
 
-    // Keeps a copy of the module at `path` and answers its sha256. Invalid: no plain file, or too large; Io, NotFound.
+    // Keeps a copy of the module at `path`, synced, and answers its sha256. Invalid: no plain file, or too large; Io, NotFound.
     [[nodiscard]] Result<std::string> take(const std::filesystem::path& path) const;
     // The copy is there and is what it is called. NotFound, Corrupt.
     Result<void> check_copy(const std::string& wasm_sha256) const;
@@ -76,8 +76,6 @@ public:
 
     // Removes copies of modules but those of `wasm`, and what was made of others beyond kEntriesMax, oldest first.
     void trim(const std::set<std::string>& wasm) const;
-
-    [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
 
 private:
     [[nodiscard]] std::string mac_of(BytesView meta) const;

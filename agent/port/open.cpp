@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "abi/base/check.hpp"
+#include "abi/ring/descriptors.hpp"
 #include "agent/port/link_channel.hpp"
 #include "agent/port/segments.hpp"
 
@@ -80,22 +81,14 @@ Result<void> LinkChannel::attach(const std::vector<std::pair<std::string, int>>&
         std::memcpy(message.extra_names[i], extra[i].first.data(), extra[i].first.size());
         fds[layout::kLinkFds + i] = extra[i].second;
     }
-    const std::size_t fd_bytes = (layout::kLinkFds + extra.size()) * sizeof(int);
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(fds))> control{};
-    iovec bytes{&message, sizeof(message)};
-    msghdr header{};
-    header.msg_iov = &bytes;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = CMSG_SPACE(fd_bytes);
-    cmsghdr* part = CMSG_FIRSTHDR(&header);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(fd_bytes);
-    std::memcpy(CMSG_DATA(part), fds.data(), fd_bytes);
-    if (::sendmsg(control_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) !=
-        static_cast<ssize_t>(sizeof(message)))
-        return fail_errno(errno, "cannot send the attach message");
+    // SAFETY: plain data seen as bytes.
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&message);
+    if (const int error = ring::send_descriptors(control_.get(),
+                                                 {bytes, sizeof(message)},
+                                                 {fds.data(), layout::kLinkFds + extra.size()},
+                                                 MSG_DONTWAIT);
+        error != 0)
+        return fail_errno(error, "cannot send the attach message");
     // The mappings stay; of the descriptors only the bells' own ends and the control socket do.
     plugin_.to_plugin.reset();
     plugin_.from_plugin.reset();

@@ -152,6 +152,7 @@ Cgroup::~Cgroup() {
     doors_.clear();
     // One that is busy for longer goes with the next sweep.
     for (const std::string& dir : dirs_) {
+        owned_->erase(dir);
         for (int tries = 0; remove_(dir) == EBUSY && tries < kQuickTries; ++tries) pause(1);
     }
 }
@@ -272,21 +273,22 @@ void Cgroups::clear_leftovers(const std::string& node) const {
     for (int tries = 0; tries < kTries && exists(node); ++tries) {
         const auto groups = groups_in(node);
         for (const std::string& group : groups) kill_all_in(group);
-        sweep(node);
+        sweep(node, Sweep::All);
         if (options_.remove(node) == 0 || groups.empty()) return;
         pause(kTryMs);
     }
 }
 
-void Cgroups::sweep(const std::string& node) const {
+void Cgroups::sweep(const std::string& node, Sweep what) const {
     // One with a process inside says EBUSY and stays.
-    for (const std::string& group : groups_in(node)) (void)options_.remove(group);
+    for (const std::string& group : groups_in(node))
+        if (what == Sweep::All || !owned_->contains(group)) (void)options_.remove(group);
 }
 
 void Cgroups::close_node(const Hierarchy& hierarchy) const {
     for (int tries = 0; tries < kTries && exists(hierarchy.node); ++tries) {
         if (tries != 0) pause(kTryMs);
-        sweep(hierarchy.node);
+        sweep(hierarchy.node, Sweep::All);
         (void)options_.remove(hierarchy.node);
     }
     if (hierarchy.supervisor.empty()) return;
@@ -316,9 +318,10 @@ void Cgroups::give_up(const std::string& why) {
 
 std::unique_ptr<Cgroup> Cgroups::make(const std::string& name, const CgroupLimits& limits) {
     if (hierarchies_.empty()) return nullptr;
-    for (const Hierarchy& hierarchy : hierarchies_) sweep(hierarchy.node);
+    for (const Hierarchy& hierarchy : hierarchies_) sweep(hierarchy.node, Sweep::NobodysOwn);
     auto group = std::make_unique<Cgroup>();
     group->remove_ = options_.remove;
+    group->owned_ = owned_;
     group->limits_ = limits;
     std::string leaf = name + "." + std::to_string(++made_);
     std::replace(leaf.begin(), leaf.end(), '/', '-');
@@ -329,6 +332,7 @@ std::unique_ptr<Cgroup> Cgroups::make(const std::string& name, const CgroupLimit
             continue;
         }
         group->dirs_.push_back(dir);
+        owned_->insert(dir);
         limit(*group, hierarchy, dir);
         UniqueFd door(::open((dir + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
         if (door.valid())

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ private:
     std::string oom_file_;  // where the kernel counts its kills
     std::vector<std::string> missing_;
     std::function<int(const std::string&)> remove_;
+    std::shared_ptr<std::set<std::string>> owned_;
 };
 
 // The node's group. One for each supervisor; its name belongs to it alone.
@@ -93,13 +95,16 @@ private:
     [[nodiscard]] std::string open_node(Hierarchy& hierarchy);
     [[nodiscard]] std::string open_controllers(Hierarchy& hierarchy);
     void clear_leftovers(const std::string& node) const;
-    void sweep(const std::string& node) const;
+    enum class Sweep : std::uint8_t { All, NobodysOwn };
+    void sweep(const std::string& node, Sweep what) const;
     void close_node(const Hierarchy& hierarchy) const;
     void limit(Cgroup& group, const Hierarchy& hierarchy, const std::string& dir) const;
 
     Options options_;
     std::vector<Hierarchy> hierarchies_;
     std::vector<std::string> missing_;
+    // Directories of every Cgroup that there is: one whose processes have died is empty, and its owner has yet to ask why.
+    std::shared_ptr<std::set<std::string>> owned_ = std::make_shared<std::set<std::string>>();
     std::uint64_t made_ = 0;
 };
 

@@ -153,6 +153,20 @@ TEST_CASE("version 2 alone: one group holds both limits, and nothing is left of 
     CHECK(machine.groups() == before);
 }
 
+TEST_CASE("a group whose process has died stays until it is known why, whoever starts meanwhile") {
+    Machine machine;
+    machine.mount_second("memory pids", "/own");
+    Cgroups groups(machine.options());
+    auto dead = groups.make("runtime/0", {kMiB, 8});
+    REQUIRE(dead);
+    std::ofstream(machine.at("unified/own/holdfast-1f/runtime-0.1/memory.events"))
+        << "oom_kill 1\n";
+    const auto other = groups.make("storage/0", {kMiB, 8});
+    CHECK(dead->out_of_memory());
+    dead.reset();
+    CHECK_FALSE(fs::exists(machine.at("unified/own/holdfast-1f/runtime-0.1")));
+}
+
 TEST_CASE("version 2 with the supervisor inside: it moves to a leaf and comes back") {
     Machine machine;
     machine.mount_second("memory pids", "/holdfast.service");

@@ -28,24 +28,24 @@ core::Event answer_to(const core::JournalRemove& remove, const JournalFile::Outc
 Result<std::unique_ptr<Journal>> Journal::open(uv_loop_t* loop,
                                                const std::filesystem::path& directory,
                                                std::uint64_t bytes_max,
-                                               Answered answered) {
+                                               Answered answered,
+                                               Lost lost) {
     HF_ASSIGN(std::unique_ptr<JournalFile> file, JournalFile::open(directory, bytes_max));
     HF_ASSIGN(core::JournalLoaded content, file->load());
     UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bell.valid()) return fail_errno(errno, "making the journal's bell");
     std::unique_ptr<Journal> out(
-        new Journal(loop, std::move(file), std::move(bell), std::move(answered)));
+        new Journal(loop, std::move(file), std::move(bell), std::move(answered), std::move(lost)));
     out->content_ = std::move(content);
     return out;
 }
 
-Journal::Journal(uv_loop_t* loop,
-                 std::unique_ptr<JournalFile> file,
-                 UniqueFd bell,
-                 Answered answered)
+Journal::Journal(
+    uv_loop_t* loop, std::unique_ptr<JournalFile> file, UniqueFd bell, Answered answered, Lost lost)
     : file_(std::move(file)),
       bell_(std::move(bell)),
       answered_(std::move(answered)),
+      lost_(std::move(lost)),
       poll_(std::make_unique<loop::Poll>(loop, bell_.get(), [this] { hand_over(); })) {
     // Signals are the loop thread's.
     sigset_t all;
@@ -87,16 +87,22 @@ void Journal::run() {
         }
         const JournalFile::Outcome outcome = file_->apply(group);
         std::vector<core::Event> answers;
+        std::size_t lost = 0;
         for (const Write& write : group) {
             if (const auto* append = std::get_if<core::JournalAppend>(&write))
                 answers.push_back(answer_to(*append, outcome));
             if (const auto* remove = std::get_if<core::JournalRemove>(&write))
                 answers.push_back(answer_to(*remove, outcome));
+            if (std::holds_alternative<core::JournalBury>(write) &&
+                outcome.outcome != core::Outcome::Applied)
+                ++lost;
         }
-        if (answers.empty()) continue;
+        if (answers.empty() && lost == 0) continue;
         {
             const std::lock_guard lock(mutex_);
             std::move(answers.begin(), answers.end(), std::back_inserter(answers_));
+            lost_letters_ += lost;
+            if (lost != 0) lost_why_ = outcome.reason;
         }
         const std::uint64_t one = 1;
         HF_CHECK(::write(bell_.get(), &one, sizeof one) == sizeof one, "an eventfd takes a ring");
@@ -107,11 +113,16 @@ void Journal::hand_over() {
     std::uint64_t rings = 0;
     if (::read(bell_.get(), &rings, sizeof rings) < 0) return;
     std::vector<core::Event> answers;
+    std::size_t lost = 0;
+    std::string why;
     {
         const std::lock_guard lock(mutex_);
         answers.swap(answers_);
+        lost = std::exchange(lost_letters_, 0);
+        why.swap(lost_why_);
     }
     for (core::Event& answer : answers) answered_(std::move(answer));
+    if (lost != 0) lost_(lost, why);
 }
 
 }  // namespace hf::store

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,11 +25,15 @@ namespace hf::store {
 class Journal {
 public:
     using Answered = std::function<void(core::Event)>;  // JournalAppended or JournalRemoved
+    // Letters could not be kept: how many, and why.
+    using Lost = std::function<void(std::size_t letters, const std::string& why)>;
 
+    // Both are called on the loop thread, from the loop.
     static Result<std::unique_ptr<Journal>> open(uv_loop_t* loop,
                                                  const std::filesystem::path& directory,
                                                  std::uint64_t bytes_max,
-                                                 Answered answered);
+                                                 Answered answered,
+                                                 Lost lost);
     // Finishes what was asked; its answers are not given any more.
     ~Journal();
     Journal(const Journal&) = delete;
@@ -43,7 +48,11 @@ public:
     }
 
 private:
-    Journal(uv_loop_t* loop, std::unique_ptr<JournalFile> file, UniqueFd bell, Answered answered);
+    Journal(uv_loop_t* loop,
+            std::unique_ptr<JournalFile> file,
+            UniqueFd bell,
+            Answered answered,
+            Lost lost);
     void run();
     void hand_over();
 
@@ -51,12 +60,15 @@ private:
     core::JournalLoaded content_;
     UniqueFd bell_;  // eventfd: answers wait
     Answered answered_;
+    Lost lost_;
     std::unique_ptr<loop::Poll> poll_;
 
     std::mutex mutex_;  // guards what follows
     std::condition_variable wake_;
     std::vector<Write> queue_;
     std::vector<core::Event> answers_;
+    std::size_t lost_letters_ = 0;
+    std::string lost_why_;
     bool stop_ = false;
 
     std::thread thread_;

@@ -11,15 +11,20 @@
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/check.hpp"
+#include "abi/base/hex.hpp"
+#include "abi/base/sync.hpp"
 
 namespace hf::store {
 
 namespace {
 constexpr std::uint64_t kFormat = 1;
-// Address space for so many times the items: LMDB keeps pages of the transaction before until the next one is on disk, an
-// item takes whole pages, and letters want room.
+// Address space for so many times the items: LMDB keeps pages of the transaction before until the next one is on disk, and
+// an item takes whole pages.
 constexpr std::uint64_t kMapPerByte = 8;
-constexpr std::uint64_t kMapMin = 256ULL << 20U;
+constexpr std::uint64_t kMapMin = 64ULL << 20U;
+// And for the letters, each of at most 16 pages: the largest is a whole event of 60 KiB, with its names and the reason.
+constexpr std::uint64_t kLettersBytes = 288ULL << 20U;
+static_assert(JournalFile::kLettersMax * 16 * 4096 < kLettersBytes);
 constexpr MDB_dbi kTables = 3;
 constexpr std::size_t kKeyBytes = 8;
 
@@ -251,7 +256,9 @@ Result<void> JournalFile::open_env(std::uint64_t bytes_max) {
     const std::filesystem::path file = directory_ / "data.mdb";
     HF_CHECK(mdb_env_create(&env.env) == 0, "an environment can always be prepared");
     int code = mdb_env_set_maxdbs(env.env, kTables);
-    if (code == 0) code = mdb_env_set_mapsize(env.env, std::max(kMapMin, bytes_max * kMapPerByte));
+    if (code == 0)
+        code = mdb_env_set_mapsize(env.env,
+                                   std::max(kMapMin, bytes_max * kMapPerByte) + kLettersBytes);
     if (code == 0) code = mdb_env_open(env.env, directory_.c_str(), MDB_NOTLS, 0600);
     if (code == MDB_INVALID || code == MDB_VERSION_MISMATCH || code == MDB_CORRUPTED)
         return damaged(mdb_strerror(code));
@@ -294,12 +301,7 @@ Result<void> JournalFile::begin_stream() {
     std::array<std::uint8_t, 16> random{};
     if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
         return fail_errno(errno, "asking the system for random bytes");
-    static constexpr char kDigits[] = "0123456789abcdef";
-    std::string stream;
-    for (const std::uint8_t byte : random) {
-        stream.push_back(kDigits[byte >> 4U]);
-        stream.push_back(kDigits[byte & 0xFU]);
-    }
+    const std::string stream = hex(BytesView(random));
     MDB_val key = Env::name("stream");
     MDB_val value = val(as_bytes(stream));
     code = mdb_put(txn.get(), env.meta, &key, &value, 0);
@@ -307,7 +309,9 @@ Result<void> JournalFile::begin_stream() {
     if (code == 0) code = env.put_number(txn.get(), "format", kFormat);
     if (code == 0) code = txn.commit();
     if (code != 0) return fail(Code::Io, "beginning " + sentence(code));
-    return {};
+    // A file that nobody finds after a power cut would have kept nothing.
+    HF_TRY(sync_directory(directory_));
+    return sync_directory(directory_.parent_path());
 }
 
 Result<core::JournalLoaded> JournalFile::load() const {

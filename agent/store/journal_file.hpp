@@ -3,7 +3,7 @@
 // Tables: `meta` (format, the stream's name, the next number), `items` (what was accepted for later and is not applied yet, by
 // number) and `letters` (messages that were given up, oldest first). Each batch is one transaction with a full fsync: what was
 // answered Applied survives kill -9 and a power cut as far as the disk keeps what it was told to; it does not survive the
-// disk. Used by one thread at a time.
+// disk. One thread writes; letters() may be asked by another meanwhile.
 #pragma once
 
 #include <cstddef>

@@ -28,6 +28,27 @@ public:
     std::filesystem::path path;
 };
 
+// While this lives no file of this process grows beyond the size of that one.
+class NoRoom {
+public:
+    explicit NoRoom(const std::filesystem::path& file) : blocked_(::signal(SIGXFSZ, SIG_IGN)) {
+        REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+        rlimit tight = before_;
+        tight.rlim_cur = std::filesystem::file_size(file);
+        REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+    }
+    ~NoRoom() {
+        ::setrlimit(RLIMIT_FSIZE, &before_);
+        ::signal(SIGXFSZ, blocked_);
+    }
+    NoRoom(const NoRoom&) = delete;
+    NoRoom& operator=(const NoRoom&) = delete;
+
+private:
+    rlimit before_{};
+    sighandler_t blocked_;
+};
+
 constexpr std::uint64_t kBytesMax = 1U << 20U;
 
 core::JournalAppend append(std::uint64_t n, std::size_t bytes = 10) {
@@ -126,17 +147,13 @@ TEST_CASE("a full disk refuses a batch as a whole, and the journal goes on when 
     auto file = open(dir);
     const std::vector<Write> first{append(1, 1000)};
     REQUIRE(file->apply(first).outcome == core::Outcome::Applied);
-    rlimit before{};
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
-    const auto blocked = ::signal(SIGXFSZ, SIG_IGN);
-    rlimit tight = before;
-    tight.rlim_cur = std::filesystem::file_size(dir.path / "journal" / "data.mdb");
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
     std::vector<Write> writes;
     for (std::uint64_t n = 2; n <= 20; ++n) writes.emplace_back(append(n, 50'000));
-    const auto full = file->apply(writes);
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
-    ::signal(SIGXFSZ, blocked);
+    JournalFile::Outcome full;
+    {
+        const NoRoom none(dir.path / "journal" / "data.mdb");
+        full = file->apply(writes);
+    }
     CHECK(full.outcome == core::Outcome::Refused);
     CHECK(full.reason.find("data.mdb") != std::string::npos);
     const auto content = file->load();
@@ -152,13 +169,17 @@ TEST_CASE("the thread answers in order, and what was asked before the end is don
     REQUIRE(uv_loop_init(&loop) == 0);
     std::vector<core::OpId> answered;
     {
-        auto journal =
-            Journal::open(&loop, dir.path / "journal", kBytesMax, [&](core::Event event) {
+        auto journal = Journal::open(
+            &loop,
+            dir.path / "journal",
+            kBytesMax,
+            [&](core::Event event) {
                 if (const auto* one = std::get_if<core::JournalAppended>(&event)) {
                     CHECK(one->outcome == core::Outcome::Applied);
                     answered.push_back(one->op);
                 }
-            });
+            },
+            [](std::size_t, const std::string&) { FAIL("a letter was lost"); });
         REQUIRE(journal.ok());
         for (std::uint64_t n = 1; n <= 500; ++n) (*journal)->write(append(n));
         while (answered.size() < 500) uv_run(&loop, UV_RUN_ONCE);
@@ -168,6 +189,34 @@ TEST_CASE("the thread answers in order, and what was asked before the end is don
     uv_run(&loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&loop) == 0);
     CHECK(open(dir)->load()->items.size() == 497);
+}
+
+TEST_CASE("a letter for which the disk has no room is told as lost") {
+    const Dir dir;
+    uv_loop_t loop;
+    REQUIRE(uv_loop_init(&loop) == 0);
+    std::size_t lost = 0;
+    std::string why;
+    {
+        auto journal = Journal::open(
+            &loop,
+            dir.path / "journal",
+            kBytesMax,
+            [](core::Event) {},
+            [&](std::size_t letters, const std::string& reason) {
+                lost += letters;
+                why = reason;
+            });
+        REQUIRE(journal.ok());
+        const NoRoom none(dir.path / "journal" / "data.mdb");
+        (*journal)->write(
+            core::JournalBury{{"actor/a", 1, "class/b", "m", Bytes(50'000, 1), "why", 99}});
+        while (lost == 0) uv_run(&loop, UV_RUN_ONCE);
+    }
+    CHECK(lost == 1);
+    CHECK(why.find("data.mdb") != std::string::npos);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&loop) == 0);
 }
 
 }  // namespace hf::store

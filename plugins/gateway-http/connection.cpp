@@ -357,12 +357,14 @@ void Connection::start() {
         draft.head_bytes = draft.event.size();
         const std::uint64_t length = head.content_length.value_or(0);
         if (length > kPayloadBytesMax) {
-            if (framing_.durable || !requests.grow(draft.upload, length)) {
+            const std::string_view why =
+                framing_.durable ? std::string_view() : requests.grow(draft.upload, length);
+            if (framing_.durable || !why.empty()) {
                 give_back_places();
                 requests.drop_draft(std::move(draft_));
                 if (framing_.durable) return answer_early(durable_too_large());
                 server_.counters().add(Count::RefusedMemory);
-                return answer_early(no_room("bodies_memory_max is reached; nothing was done"));
+                return answer_early(no_room(why));
             }
         } else if (draft.event.size() + length > kEventBytesMax) {
             give_back_places();
@@ -384,10 +386,13 @@ bool Connection::keep_body() {
     const std::size_t fresh = draft.event.size() - draft.head_bytes;
     if (upload.reserved == 0 && fresh <= kPayloadBytesMax) return true;
     if (draft.durable) return give_up_body(durable_too_large()), false;
-    if (!server_.requests().grow(upload, upload.bytes + fresh) ||
-        !ring::append_body(upload.file.get(), draft.event.data() + draft.head_bytes, fresh)) {
+    std::string_view why = server_.requests().grow(upload, upload.bytes + fresh);
+    if (why.empty() &&
+        !ring::append_body(upload.file.get(), draft.event.data() + draft.head_bytes, fresh))
+        why = kNotKept;
+    if (!why.empty()) {
         server_.counters().add(Count::RefusedMemory);
-        return give_up_body(no_room("bodies_memory_max is reached; nothing was done")), false;
+        return give_up_body(no_room(why)), false;
     }
     upload.bytes += fresh;
     draft.event.resize(draft.head_bytes);
@@ -405,7 +410,7 @@ void Connection::on_body() {
     // What is too large for its event was sealed by nobody yet.
     if (draft_->upload.reserved != 0) {
         if (!ring::seal_body(draft_->upload.file.get())) {
-            give_up_body(no_room("the body could not be kept; nothing was done"));
+            give_up_body(no_room(kNotKept));
             return phase_ == Phase::Discard ? request_done() : void();
         }
         server_.counters().add(Count::LargeUploads);

@@ -1,6 +1,7 @@
 // Bodies that are too large for a record, both ways: intact, bounded, and given back however their clients leave.
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -146,6 +147,31 @@ TEST_CASE("uploads together have a bound, and what is answered makes room") {
     supervisor.release();
     CHECK(first.answer().status == 200);
     CHECK(second.ask(post("/actor/body/b", some(kMiB))).status == 200);
+}
+
+TEST_CASE("who is one too many with a large body is told that, and not of the memory") {
+    TestSupervisor supervisor(options());
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (int i = 0; i < 256; ++i) {
+        clients.push_back(std::make_unique<TestClient>(supervisor.port()));
+        clients.back()->send(head_of(length(kMiB)));
+    }
+    REQUIRE(supervisor.wait_until([](const auto& seen) {
+        const auto requests = seen.counters.find("http_requests");
+        return requests != seen.counters.end() && requests->second == 256;
+    }));
+    TestClient late(supervisor.port());
+    const Answer refused = late.ask(head_of(length(kMiB)));
+    CHECK(refused.status == 503);
+    CHECK(refused.body.find("256 large bodies") != std::string::npos);
+    CHECK(refused.body.find("bodies_memory_max") == std::string::npos);
+    clients.pop_back();
+    REQUIRE(supervisor.wait_until([](const auto& seen) {
+        const auto closed = seen.counters.find("http_connections_closed");
+        return closed != seen.counters.end() && closed->second >= 1;
+    }));
+    TestClient again(supervisor.port());
+    CHECK(again.ask(post("/actor/body/b", some(kMiB))).status == 200);
 }
 
 TEST_CASE("a client that leaves in the middle of an upload leaves nothing") {

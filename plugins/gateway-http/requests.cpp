@@ -48,20 +48,23 @@ bool Requests::take_socket() {
     return true;
 }
 
-bool Requests::grow(Upload& upload, std::uint64_t bytes) {
+std::string_view Requests::grow(Upload& upload, std::uint64_t bytes) {
     const std::uint64_t more = bytes > upload.reserved ? bytes - upload.reserved : 0;
-    if (more > uploads_bytes_max_ - uploads_bytes_) return false;
+    if (more > uploads_bytes_max_ - uploads_bytes_)
+        return "bodies_memory_max is reached; nothing was done";
     if (upload.reserved == 0) {
-        if (uploads_ >= kLargeBodiesMax) return false;
+        static_assert(kLargeBodiesMax == 256, "the sentence names this number");
+        if (uploads_ >= kLargeBodiesMax)
+            return "256 large bodies are on their way, as many as are taken; nothing was done";
         auto file = ring::make_body("holdfast-upload");
-        if (!file) return false;
+        if (!file) return kNotKept;
         upload.file = std::move(file).value();
         upload.bytes = 0;
         ++uploads_;
     }
     upload.reserved += more;
     uploads_bytes_ += more;
-    return true;
+    return {};
 }
 
 void Requests::give_back_upload(std::uint64_t reserved) {

@@ -23,6 +23,9 @@ namespace hf::gateway {
 
 // Large bodies that one gateway keeps a descriptor of at once, each way; the node keeps no more either.
 inline constexpr std::size_t kLargeBodiesMax = 256;
+// What a client hears when the system has no memory or descriptor for its body.
+inline constexpr std::string_view kNotKept =
+    "this machine has no room to keep the body; nothing was done";
 
 enum class Say : std::uint8_t {
     Request,        // an actor's event
@@ -108,8 +111,8 @@ public:
         HF_CHECK(sockets_ > 0, "a socket's place is given back once");
         --sockets_;
     }
-    // Makes room for an upload of `bytes` in all, and its file. False: there is none.
-    [[nodiscard]] bool grow(Upload& upload, std::uint64_t bytes);
+    // Makes room for an upload of `bytes` in all, and its file. Empty, or the sentence for its client why there is none.
+    [[nodiscard]] std::string_view grow(Upload& upload, std::uint64_t bytes);
     // Everything was said.
     [[nodiscard]] bool owes_nothing() const { return queue_.empty(); }
 

@@ -10,6 +10,7 @@
 
 #include "abi/base/check.hpp"
 #include "abi/layout/attach.hpp"
+#include "abi/ring/descriptors.hpp"
 #include "abi/ring/endpoint.hpp"
 #include "agent/port/segments.hpp"
 #include "envelope_generated.h"
@@ -64,19 +65,10 @@ public:
         const UniqueFd ring(back[1]);
         const std::array<int, layout::kLinkFds> fds{
             pair_.to_plugin_fd.get(), pair_.from_plugin_fd.get(), hear.get(), ring.get()};
-        alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(fds))> control{};
-        iovec bytes{&message_, sizeof(message_)};
-        msghdr header{};
-        header.msg_iov = &bytes;
-        header.msg_iovlen = 1;
-        header.msg_control = control.data();
-        header.msg_controllen = control.size();
-        cmsghdr* part = CMSG_FIRSTHDR(&header);
-        part->cmsg_level = SOL_SOCKET;
-        part->cmsg_type = SCM_RIGHTS;
-        part->cmsg_len = CMSG_LEN(sizeof(fds));
-        std::memcpy(CMSG_DATA(part), fds.data(), sizeof(fds));
-        HF_CHECK(::sendmsg(control_.get(), &header, 0) > 0, "the test's attach message");
+        // SAFETY: plain data seen as bytes.
+        const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&message_);
+        HF_CHECK(ring::send_descriptors(control_.get(), {bytes, sizeof(message_)}, fds, 0) == 0,
+                 "the test's attach message");
         ring::EndpointParts parts;
         parts.own = std::move(pair_.to_plugin);
         parts.peer = std::move(pair_.from_plugin);

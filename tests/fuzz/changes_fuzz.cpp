@@ -6,7 +6,7 @@
 
 #include "changes_generated.h"
 #include "plugins/runtime-wasm/state/unit_state.hpp"
-#include "tests/fuzz/feed.hpp"
+#include "tests/fuzz/target.hpp"
 
 namespace {
 
@@ -73,14 +73,10 @@ std::vector<Bytes> seeds() {
 
 }  // namespace
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-    hf::fuzz::seeds_if_asked(*argc, *argv, seeds);
-    return 0;
+std::vector<hf::Bytes> hf::fuzz::good_inputs() {
+    return seeds();
 }
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    (void)fold_all({data, size});
-    return 0;
+void hf::fuzz::take(BytesView input) {
+    (void)fold_all(Feed(input));
 }

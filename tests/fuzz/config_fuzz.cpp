@@ -3,30 +3,29 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "abi/base/unique_fd.hpp"
 #include "agent/config/config.hpp"
+#include "tests/fuzz/target.hpp"
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+std::vector<hf::Bytes> hf::fuzz::good_inputs() {
+    return {};
+}
+
+void hf::fuzz::take(BytesView input) {
     const hf::UniqueFd fd(::memfd_create("agent.toml", MFD_CLOEXEC));
-    if (!fd.valid() || ::write(fd.get(), data, size) != static_cast<ssize_t>(size)) return 0;
+    if (!fd.valid() ||
+        ::write(fd.get(), input.data(), input.size()) != static_cast<ssize_t>(input.size()))
+        return;
     hf::config::Options options;
     options.environment = [](const char*) { return std::nullopt; };
     options.check_files = false;
     const auto checked = hf::config::check("/proc/self/fd/" + std::to_string(fd.get()), options);
-    if (checked.config.has_value() != checked.problems.empty() || checked.problems.size() > 20)
-        std::abort();
+    must(checked.config.has_value() == checked.problems.empty() && checked.problems.size() <= 20);
+    // What reaches a terminal is clean.
     for (const auto& problem : checked.problems)
-        for (const char c : problem.text())
-            if (static_cast<unsigned char>(c) < 0x20)
-                std::abort();  // what reaches a terminal is clean
-    if (checked.config &&
-        (show_text(*checked.config).empty() || show_json(*checked.config).empty()))
-        std::abort();
-    return 0;
+        for (const char c : problem.text()) must(static_cast<unsigned char>(c) >= 0x20);
+    if (checked.config)
+        must(!show_text(*checked.config).empty() && !show_json(*checked.config).empty());
 }

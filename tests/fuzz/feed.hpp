@@ -24,6 +24,7 @@ inline void must(bool rule) {
 class Feed {
 public:
     Feed(const std::uint8_t* data, std::size_t size) : at_(data), left_(size) {}
+    explicit Feed(BytesView bytes) : Feed(bytes.data(), bytes.size()) {}
     [[nodiscard]] bool empty() const { return left_ == 0; }
     std::uint64_t number(std::size_t bytes) {
         std::uint64_t value = 0;

@@ -12,7 +12,7 @@
 #include "abi/verify/verify.hpp"
 #include "plugins/runtime-wasm/answer.hpp"
 #include "plugins/runtime-wasm/serve/residents.hpp"
-#include "tests/fuzz/feed.hpp"
+#include "tests/fuzz/target.hpp"
 
 namespace {
 
@@ -348,23 +348,19 @@ std::vector<Bytes> seeds() {
 
 }  // namespace
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-    fuzz::seeds_if_asked(*argc, *argv, seeds);
-    return 0;
+std::vector<hf::Bytes> hf::fuzz::good_inputs() {
+    return seeds();
 }
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void hf::fuzz::take(BytesView input) {
     static Machine machine;
-    Feed feed(data, size);
+    Feed feed(input);
     Residents residents(*machine.worker, machine.pool, 1);
     UnitState model(kStateMax);
     must(residents.open(1, "actor/t/native/n", machine.actor_class).ok());
     must(residents.part(1, 0, true).ok());
     for (std::size_t i = 0; !feed.empty() && i < kEventsMax; ++i) {
         run(residents, model, feed);
-        if (residents.count() == 0) return 0;
+        if (residents.count() == 0) return;
     }
-    return 0;
 }

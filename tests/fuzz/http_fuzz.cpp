@@ -1,16 +1,17 @@
 // libFuzzer on the gateway's parser and gate. The first byte of the input is the size of the pieces in which the rest is fed a
 // second time; both ways must end alike. What passes becomes an event, which must read back.
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "plugins/gateway-http/event.hpp"
 #include "plugins/gateway-http/http_parse.hpp"
 #include "plugins/gateway-http/route.hpp"
+#include "tests/fuzz/target.hpp"
 
 namespace {
 
 using namespace hf::gateway;  // NOLINT(google-build-using-namespace): the room under test
+using hf::fuzz::must;
 
 struct Outcome {
     std::size_t requests = 0;
@@ -18,10 +19,6 @@ struct Outcome {
     std::string bytes;    // every body
     friend bool operator==(const Outcome&, const Outcome&) = default;
 };
-
-void must(bool rule) {
-    if (!rule) std::abort();
-}
 
 void check_event(const Head& head) {
     TargetParts parts;
@@ -88,10 +85,13 @@ Outcome run(std::string_view input, std::size_t piece) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    if (size < 2) return 0;
-    const std::string_view input = hf::as_text({data + 1, size - 1});
-    const std::size_t piece = std::size_t{data[0]} % 16 + 1;
-    must(run(input, input.size()) == run(input, piece));
-    return 0;
+std::vector<hf::Bytes> hf::fuzz::good_inputs() {
+    return {};
+}
+
+void hf::fuzz::take(BytesView input) {
+    if (input.size() < 2) return;
+    const std::string_view bytes = as_text(input.subspan(1));
+    const std::size_t piece = std::size_t{input[0]} % 16 + 1;
+    must(run(bytes, bytes.size()) == run(bytes, piece));
 }

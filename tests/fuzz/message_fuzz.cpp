@@ -6,7 +6,7 @@
 
 #include "abi/verify/verify.hpp"
 #include "agent/port/translate.hpp"
-#include "tests/fuzz/feed.hpp"
+#include "tests/fuzz/target.hpp"
 
 namespace {
 
@@ -283,14 +283,10 @@ std::vector<Bytes> good_seeds() {
 
 }  // namespace
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-    fuzz::seeds_if_asked(*argc, *argv, good_seeds);
-    return 0;
+std::vector<hf::Bytes> hf::fuzz::good_inputs() {
+    return good_seeds();
 }
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    (void)judge({data, size});
-    return 0;
+void hf::fuzz::take(BytesView input) {
+    (void)judge(Feed(input));
 }

@@ -7,7 +7,7 @@
 
 #include "abi/layout/atomics.hpp"
 #include "abi/ring/ring.hpp"
-#include "tests/fuzz/feed.hpp"
+#include "tests/fuzz/target.hpp"
 
 namespace {
 
@@ -225,22 +225,18 @@ std::vector<Bytes> seeds() {
 
 }  // namespace
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-    hf::fuzz::seeds_if_asked(*argc, *argv, seeds);
-    return 0;
+std::vector<hf::Bytes> hf::fuzz::good_inputs() {
+    return seeds();
 }
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void hf::fuzz::take(BytesView input) {
     const auto reading = std::make_unique<Reading>();
     const auto writing = std::make_unique<Writing>();
-    for (Feed feed(data, size); !feed.empty();) {
+    for (Feed feed(input); !feed.empty();) {
         const std::uint8_t op = feed.u8() % kOps;
         if (op <= kFree)
             reading->op(op, feed);
         else
             writing->op(op, feed);
     }
-    return 0;
 }

@@ -13,7 +13,7 @@
 
 #include "plugins/runtime-wasm/build/policy.hpp"
 #include "plugins/runtime-wasm/build/translate.hpp"
-#include "tests/fuzz/feed.hpp"
+#include "tests/fuzz/target.hpp"
 
 namespace {
 
@@ -89,15 +89,12 @@ std::size_t count(std::string_view text, std::string_view what) {
 
 }  // namespace
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-    hf::fuzz::seeds_if_asked(*argc, *argv, seeds);
-    return 0;
+std::vector<hf::Bytes> hf::fuzz::good_inputs() {
+    return seeds();
 }
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const Bytes wasm(data, data + size);
+void hf::fuzz::take(BytesView input) {
+    const Bytes wasm(input.begin(), input.end());
     const auto facts = hf::wasm::translate(wasm, false);
     const auto whole = hf::wasm::translate(wasm, true);
     must(facts.ok() == whole.ok());
@@ -106,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         must(facts.error().code == hf::Code::Refused && why == whole.error().message);
         must(!why.empty() &&
              std::all_of(why.begin(), why.end(), [](char c) { return c >= 0x20 && c < 0x7f; }));
-        return 0;
+        return;
     }
     must(facts->pages <= hf::wasm::kInitialPagesMax && facts->pages <= facts->pages_max);
     for (const std::string& name : whole->exports) must(hf::wasm::name_allowed(name));
@@ -114,5 +111,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         must(count(*text, "/*") == count(*text, "*/"));
         must(text->find('\0') == text->npos);
     }
-    return 0;
 }

@@ -164,7 +164,8 @@ MUTANTS = {
          ("journal.cpp", "        if (!append.answered) answer(append, ReplyReason::Ok, \"\");", "")]),
     "journal-forgets-refused": (
         "a request leaves the journal though its actor did not apply it",
-        [("journal.cpp", "    if (end != End::Applied) {", "    if (end == End::Failed) {")]),
+        [("journal.cpp", "    if (end != OfferEnd::Applied) return offer_some();",
+          "    if (end == OfferEnd::Failed) return offer_some();")]),
     "journal-not-read": (
         "what was accepted before a crash is not offered after it",
         [("journal.cpp", "    for (JournalItem& item : event.items) {", "    for (JournalItem& item : event.items) {\n        break;")]),
@@ -175,14 +176,13 @@ MUTANTS = {
           "    for (const auto* marks : {&unit.applied, &unit.stored.applied}) {")]),
     "journal-overtakes": (
         "a later request of an actor is offered before an earlier one is applied",
-        [("journal.cpp", "    if (target.busy || target.items.empty()) return;\n    target.busy = true;",
-          "    if (target.items.empty()) return;\n    if (target.busy && target.items.size() > 1)\n"
-          "        std::swap(target.items.front(), target.items.back());\n"
-          "    if (target.busy) return;\n    target.busy = true;")]),
+        [("journal.cpp", "    line.push_back(std::move(item));\n    offers_.add(name);",
+          "    line.push_back(std::move(item));\n    if (line.size() > 1) std::swap(line.front(), line.back());\n"
+          "    offers_.add(name);")]),
     "mark-dropped-early": (
         "a crash before the removal is on disk offers what was applied, and nobody remembers",
         [("journal.cpp", "    item.event.clear();\n    done_.push_back",
-          "    if (target.items.empty()) hooks_.settled(item);\n    item.event.clear();\n    done_.push_back")]),
+          "    if (line.empty()) hooks_.settled(item);\n    item.event.clear();\n    done_.push_back")]),
     "call-leaves-early": (
         "a callee sees what may still be undone",
         [("calls.cpp", " || unit.stored_ordinal < unit.parked->needs) return;", ") return;")]),

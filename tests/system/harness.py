@@ -4,6 +4,7 @@ Nothing here trusts the product's word where the outside can be asked: /proc for
 """
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ READY_S = 30     # a start on a loaded two-core machine, module build included
 
 
 def wait_for(what, condition, seconds=20, step=0.02):
-    """Waits for something seen from outside; fails by name. The only place in the suite that sleeps."""
+    """Waits for something seen from outside; fails by name. Nothing else in the suite sleeps but stays_away."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -31,6 +32,16 @@ def wait_for(what, condition, seconds=20, step=0.02):
         if time.monotonic() > end:
             raise AssertionError(f"did not happen within {seconds} s: {what}")
         time.sleep(step)
+
+
+def stays_away(condition, seconds, step=0.1):
+    """Watches that something does not happen for so long, which takes that long; true when it stayed away."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return False
+        time.sleep(step)
+    return True
 
 
 def alive(pid):
@@ -214,63 +225,54 @@ class Node:
                     os.rmdir(top)
 
 
-class Load:
-    """Numbered POSTs to ledger actors from several threads; each id is sent once and its end is recorded.
+class Clients:
+    """Threads that each ask one request after the other, over a connection of their own, until they are stopped.
 
-    results[id] = (status, reason): status 0 is a connection that broke (the answer is not known).
+    A kind of load says what comes next, `request(number)` -> (name, method, path, headers), and takes what came,
+    `heard(name, status, body)`; both are called with `lock` held. Status 0 is a connection that broke: the answer is not known.
     """
 
-    def __init__(self, node, actors=8, threads=4, rate=None, path="/actor/ledger/{actor}/add", class_prefix="a"):
-        self.node, self.actors, self.rate, self.path, self.prefix = node, actors, rate, path, class_prefix
-        self.results, self.where, self.lock = {}, {}, threading.Lock()
-        self.latencies = []
-        self.next_id = 0
-        self.stopping = threading.Event()
+    def __init__(self, node, threads, rate=None):
+        self.node, self.gap = node, threads / rate if rate else 0
+        self.lock, self.stopping = threading.Lock(), threading.Event()
+        self.latencies = []   # (begun, seconds)
         self.threads = [threading.Thread(target=self._run, args=(i,), daemon=True) for i in range(threads)]
 
     def start(self):
+        self.begun = time.monotonic()
         for thread in self.threads:
             thread.start()
         return self
 
     def _run(self, number):
         connection = None
-        gap = len(self.threads) / self.rate if self.rate else 0
         due = time.monotonic()
         while not self.stopping.is_set():
             with self.lock:
-                self.next_id += 1
-                ident = self.next_id
-            actor = f"{self.prefix}{ident % self.actors}"
+                name, method, path, headers = self.request(number)
             begun = time.monotonic()
             try:
                 if connection is None:
                     connection = http.client.HTTPConnection(self.node.host, self.node.port, timeout=60)
-                connection.request("POST", self.path.format(actor=actor), headers={"x-request-id": f"{ident:016d}"})
+                connection.request(method, path, headers=headers)
                 answer = connection.getresponse()
-                body = answer.read()
-                end = (answer.status, body[:200])
-                if answer.will_close:
-                    connection.close()
-                    connection = None
+                status, body = answer.status, answer.read()
+                broken = answer.will_close
             except (OSError, http.client.HTTPException) as error:
-                end = (0, repr(error))
-                if connection is not None:
-                    connection.close()
+                status, body, broken = 0, repr(error), True
+            if broken and connection is not None:
+                connection.close()
                 connection = None
             with self.lock:
-                self.results[ident] = end
-                self.where[ident] = actor
                 self.latencies.append((begun, time.monotonic() - begun))
-            if gap:
-                due += gap
+                self.heard(name, status, body)
+            if self.gap:
+                due += self.gap
                 self.stopping.wait(max(0, due - time.monotonic()))
-            elif end[0] == 503:
+            elif status in (0, 503):
                 self.stopping.wait(0.01)
-
-    def count(self, status=200):
-        with self.lock:
-            return sum(1 for end in self.results.values() if end[0] == status)
+        if connection is not None:
+            connection.close()
 
     def stop(self):
         self.stopping.set()
@@ -278,7 +280,65 @@ class Load:
             thread.join(70)
             if thread.is_alive():
                 raise AssertionError("a request of the load never ended")
+        self.seconds = time.monotonic() - self.begun
         return self
+
+    def slowest(self):
+        with self.lock:
+            return max(took for _, took in self.latencies)
+
+
+class FreshActors(Clients):
+    """Touches actors nobody touched before; `statuses` counts the answers."""
+
+    def __init__(self, node, threads=4, prefix="fresh"):
+        super().__init__(node, threads)
+        self.prefix, self.numbers = prefix, itertools.count()
+        self.statuses, self.bad = {}, []
+
+    def request(self, number):
+        return None, "POST", f"/actor/counter/{self.prefix}{next(self.numbers)}", {}
+
+    def heard(self, name, status, body):
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        if status != 200 and len(self.bad) < 5:
+            self.bad.append((status, body))
+
+    def ok(self):
+        with self.lock:
+            return self.statuses.get(200, 0)
+
+    def stop(self, test=None):
+        super().stop()
+        if test is not None:
+            test.assertFalse(self.bad, "an actor's first request was not answered 200")
+        return self
+
+
+class Load(Clients):
+    """Numbered POSTs to ledger actors; each id is sent once and its end is recorded.
+
+    results[id] = (status, body): status 0 is a connection that broke.
+    """
+
+    def __init__(self, node, actors=8, threads=4, rate=None, path="/actor/ledger/{actor}/add", class_prefix="a"):
+        super().__init__(node, threads, rate)
+        self.actors, self.path, self.prefix = actors, path, class_prefix
+        self.results, self.where = {}, {}
+        self.next_id = 0
+
+    def request(self, number):
+        self.next_id += 1
+        actor = f"{self.prefix}{self.next_id % self.actors}"
+        self.where[self.next_id] = actor
+        return self.next_id, "POST", self.path.format(actor=actor), {"x-request-id": f"{self.next_id:016d}"}
+
+    def heard(self, name, status, body):
+        self.results[name] = (status, body[:200])
+
+    def count(self, status=200):
+        with self.lock:
+            return sum(1 for end in self.results.values() if end[0] == status)
 
     def verify(self, test, allow=(200, 503, 504)):
         """Each id answered 200 was applied exactly once, each 503 never, any other at most once."""
@@ -297,15 +357,15 @@ class Load:
         """How often the actor says the id was applied, asked over one connection."""
         if not hasattr(self, "_asking"):
             self._asking = http.client.HTTPConnection(self.node.host, self.node.port, timeout=60)
-        for _ in range(50):
+
+        def answer():
             self._asking.request("GET", f"/actor/ledger/{actor}/id?{ident:016d}")
-            answer = self._asking.getresponse()
-            body = answer.read()
-            if answer.status != 503:
-                break
-            time.sleep(0.1)   # the node says: later
-        if answer.status != 200:
-            raise AssertionError(f"the ledger of {actor} cannot be read: {answer.status} {body[:200]}")
+            got = self._asking.getresponse()
+            body = got.read()
+            return None if got.status == 503 else (got.status, body)   # 503: later
+        status, body = wait_for(f"the ledger of {actor} answers", answer, 10, 0.1)
+        if status != 200:
+            raise AssertionError(f"the ledger of {actor} cannot be read: {status} {body[:200]}")
         return int(body)
 
 
@@ -341,9 +401,8 @@ class Case(unittest.TestCase):
                 family = descendants(node.process.pid)
                 node.process.kill()
                 node.process.wait()
-                end = time.monotonic() + 5
-                while [p for p in family if alive(p)] and time.monotonic() < end:
-                    time.sleep(0.02)
+                with contextlib.suppress(AssertionError):   # told below, when everything else is put away
+                    wait_for("its processes are gone", lambda: not [p for p in family if alive(p)], 5)  # noqa: B023
                 left += [p for p in family if alive(p)]
             node.remove_control_groups()
             for stream in ("out", "err"):

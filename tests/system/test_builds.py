@@ -5,9 +5,9 @@ import shutil
 import signal
 import subprocess
 
-from harness import BIN, Case, wait_for
+from harness import BIN, Case, FreshActors, wait_for
 from test_policies import FAULTY, dumps, running, swap_args
-from test_swap import FreshActors, refused
+from test_swap import refused
 
 SCHEDULER = os.path.abspath(os.path.join(BIN, "scheduler"))
 LEAST_BUSY = os.path.join(os.path.dirname(os.path.abspath(BIN)), "examples", "policies", "least-busy")

@@ -1,15 +1,13 @@
 """Another module for a class of a node that serves: nothing is lost or counted twice, what is bad leaves the old one in charge,
 and what was deployed is still there after a restart."""
-import http.client
 import json
 import os
 import shutil
 import signal
 import subprocess
-import threading
 import time
 
-from harness import BIN, Case, children, descendants, wait_for
+from harness import BIN, Case, Clients, children, descendants, wait_for
 from modules import STEP, compiled, counter, parts
 from test_swap import refused
 
@@ -18,47 +16,28 @@ V0 = os.path.join(os.path.dirname(os.path.abspath(BIN)), "examples", "actors", "
 UNDECIDED = {"swap": {"answers": 100000, "window": "10m"}}
 
 
-class Counting:
-    """Threads that each count on actors of their own, one request after the other, so that a gap or a double shows."""
+class Counting(Clients):
+    """Each thread counts on actors of its own, so that a gap or a double shows."""
 
     def __init__(self, node, threads=4, actors=3, rate=80):
-        self.node, self.actors, self.gap = node, actors, threads / rate
-        self.bad, self.seen, self.times, self.lock = [], [], [], threading.Lock()
-        self.counts = {}
-        self.stopping = threading.Event()
-        self.threads = [threading.Thread(target=self._run, args=(i,), daemon=True) for i in range(threads)]
+        super().__init__(node, threads, rate)
+        self.actors, self.turns = actors, [0] * threads
+        self.bad, self.seen, self.counts = [], [], {}
 
-    def start(self):
-        for thread in self.threads:
-            thread.start()
-        return self
+    def request(self, number):
+        name = f"t{number}n{self.turns[number] % self.actors}"
+        self.turns[number] += 1
+        return name, "POST", f"/actor/counter/{name}", {}
 
-    def _run(self, number):
-        connection = http.client.HTTPConnection(self.node.host, self.node.port, timeout=40)
-        due, turn = time.monotonic(), 0
-        while not self.stopping.is_set():
-            name = f"t{number}n{turn % self.actors}"
-            turn += 1
-            begun = time.monotonic()
-            try:
-                connection.request("POST", f"/actor/counter/{name}")
-                answer = connection.getresponse()
-                status, body = answer.status, answer.read()
-            except (OSError, http.client.HTTPException) as error:
-                status, body = 0, repr(error)
-                connection.close()
-            with self.lock:
-                self.times.append(time.monotonic() - begun)
-                if status != 200:
-                    self.bad.append((name, status, body))
-                else:
-                    version, count = parts(body)
-                    self.seen.append(version)
-                    if count != self.counts.get(name, 0) + 1:
-                        self.bad.append((name, "after", self.counts.get(name, 0), "came", count))
-                    self.counts[name] = count
-            due += self.gap
-            self.stopping.wait(max(0, due - time.monotonic()))
+    def heard(self, name, status, body):
+        if status != 200:
+            return self.bad.append((name, status, body))
+        version, count = parts(body)
+        self.seen.append(version)
+        if count != self.counts.get(name, 0) + 1:
+            self.bad.append((name, "after", self.counts.get(name, 0), "came", count))
+        self.counts[name] = count
+        return None
 
     def answered(self):
         with self.lock:
@@ -73,9 +52,7 @@ class Counting:
         wait_for("answers go on", lambda: self.answered() >= before + count or self.bad, 30)
 
     def stop(self, test):
-        self.stopping.set()
-        for thread in self.threads:
-            thread.join(60)
+        super().stop()
         test.assertFalse(self.bad[:5], "an answer was lost, doubled or no 200")
         return self
 
@@ -163,6 +140,46 @@ class Deploy(Case):
         self.assertEqual(node.stop(), 0)
         node.start()
         self.assertEqual(node.post("/actor/counter/a")[2], b"9\n")
+
+    def test_a_deploy_that_could_not_be_written_down_is_by_the_next_one(self):
+        node = self.node()
+        draft = os.path.join(node.data, "state", "deployed.json.tmp")
+        os.mkdir(draft)
+        self.assertIn("was not written down", refused(self, node, "deploy", "counter", self.v(1)))
+        self.assertEqual(self.version(node), 1)
+        self.assertIn("deployed.json", refused(self, node, "deploy", "counter", self.v(1)))
+        os.rmdir(draft)
+        self.assertIn("already runs", node.cli("deploy", "counter", self.v(1))["text"])
+        node.process.kill()
+        node.process.wait()
+        node.start()
+        self.assertEqual(self.version(node), 1)
+        self.common_checks(node)
+
+    def test_what_a_power_cut_must_not_take_is_synced_with_the_name_by_which_it_is_found(self):
+        node = self.node(start=False)
+        trace = os.path.join(self.dir, "trace")
+        # The tracer is no parent of the node: signals and exit codes are the node's own.
+        node.start(wrapper=("strace", "-D", "-y", "-s", "4096", "-o", trace, "-e", "trace=fsync,fdatasync,rename"))
+        node.cli("deploy", "counter", self.v(1), timeout=120)
+        node.stop()
+        with open(trace, encoding="utf-8", errors="replace") as file:
+            done = [line for line in file if line.rstrip().endswith("= 0")]
+        self.assertTrue(done, "strace may not trace here")
+
+        def first(*words):
+            return next((at for at, line in enumerate(done) if all(word in line for word in words)), None)
+        journal = os.path.join(node.data, "journal")
+        self.assertIsNotNone(first("fsync", f"<{journal}>"), "the journal's file has its name")
+        self.assertIsNotNone(first("fsync", f"<{node.data}>"), "and its directory")
+        wasm = self.row(node.start())["wasm_sha256"]
+        modules = os.path.join(node.data, "modules")
+        written = first("fsync", f"{wasm}.wasm.new")
+        renamed = first("rename", f"{wasm}.wasm\"")
+        named = next((at for at, line in enumerate(done) if at > (renamed or 0) and f"<{modules}>" in line), None)
+        noted = next((at for at, line in enumerate(done) if at > (renamed or 0) and "deployed.json\"" in line), None)
+        self.assertNotIn(None, (written, renamed, named, noted))
+        self.assertEqual([written, renamed, named, noted], sorted([written, renamed, named, noted]))
 
     def test_a_newer_module_in_the_file_wins_over_an_older_deploy(self):
         own = os.path.join(self.dir, "own.wasm")
@@ -291,6 +308,21 @@ class Deploy(Case):
         node.cli("deploy", "counter", self.v(1), timeout=120)
         self.assertEqual(int(node.post("/actor/counter/a")[2]), STEP + 2)
         self.assertEqual(node.stop(), 0)
+
+    def test_more_classes_than_a_node_serves_are_refused_at_the_start_with_both_their_sources(self):
+        node = self.node()
+        wasm = self.row(node)["wasm_sha256"]
+        node.stop()
+        record = os.path.join(node.data, "state", "deployed.json")
+        with open(record, "w", encoding="ascii") as file:
+            json.dump({"classes": {f"c{i}": {"wasm": wasm, "before": "", "file": "", "source": ""} for i in range(100)}}, file)
+        node.start(wait=False)
+        self.assertEqual(node.process.wait(30), 1)
+        for said in ("101 classes", "at most 100", "agent.toml", record):
+            self.assertIn(said, node.stderr())
+        os.unlink(record)
+        node.start()
+        self.common_checks(node)
 
     def test_one_deploy_at_a_time_and_a_damaged_record_is_set_aside(self):
         node = self.node(UNDECIDED)

@@ -77,6 +77,7 @@ class Dump(Case):
         self.assertIn("mailbox_events", files["config.json"].decode(), "the file's, as this node's data is named in it")
         self.assertIn("ready", files["log/holdfastd.log"].decode())
         self.assertIn("data.mdb", files["files.txt"].decode())
+        self.assertIn("--- journal\ndata.mdb", files["files.txt"].decode())
         self.assertNotIn("status.json", files)
         self.nothing_private(files, node)
 

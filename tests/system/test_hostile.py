@@ -6,9 +6,8 @@ import os
 import random
 import shutil
 
-from harness import BIN, LONG, Case, Load, wait_for
+from harness import BIN, LONG, Case, FreshActors, Load, wait_for
 from test_policies import HOSTILE, running
-from test_swap import FreshActors
 
 # Offsets of the header's words that the supervisor reads while it runs (abi/layout/segment.hpp).
 LIVE_WORDS = {"tail": 0x80, "cpu": 0x88, "head": 0x100, "ticket and starved": 0x180,

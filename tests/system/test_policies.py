@@ -5,8 +5,8 @@ import signal
 import threading
 import time
 
-from harness import BIN, LONG, Case, Load, descendants, wait_for
-from test_swap import FreshActors, refused
+from harness import BIN, LONG, Case, FreshActors, Load, descendants, stays_away, wait_for
+from test_swap import refused
 
 FAULTY = os.path.abspath(os.path.join(BIN, "faulty-policy"))
 HOSTILE = os.path.join(os.path.dirname(os.path.abspath(BIN)), "tests", "system", "hostile", "hostile-plugin")
@@ -201,7 +201,7 @@ class CrashLoop(Case):
             self.assertLessEqual(row["restarts"], 10)
             self.assertIn("10 short lives in 120 s", row["reason"])
             self.assertIn("cannot find my moon", row["reason"])
-            self.assertFalse(wait_quiet(lambda: node.plugins()["placement"]["restarts"] > row["restarts"], 15), "it was started")
+            self.assertTrue(stays_away(lambda: node.plugins()["placement"]["restarts"] > row["restarts"], 15), "it was started")
             node.cli("plugin", "reset", "placement")
             wait_for("it is tried again", lambda: node.plugins()["placement"]["restarts"] > row["restarts"])
         else:
@@ -210,16 +210,6 @@ class CrashLoop(Case):
             # The next delays are the short ones of the beginning.
             wait_for("it is tried again at once", lambda: node.plugins()["placement"]["restarts"] >= restarts + 2, 3)
         self.common_checks(node, pid, fds)
-
-
-def wait_quiet(condition, seconds):
-    """Watches that something does not happen; true when it did."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.1)
-    return False
 
 
 class Required(Case):

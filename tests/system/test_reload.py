@@ -82,6 +82,31 @@ class Reload(ReloadCase):
         self.assertEqual(node.post("/actor/counter/a")[2], b"3\n")
         self.common_checks(node, node.pid)
 
+    def test_each_limit_of_a_class_changes_again_and_again(self):
+        node = self.node({"plugin.gateway": {"body_bytes_max": "1MiB"}, "class.vault": {"memory_max": "4MiB"}},
+                         classes=("counter", "vault"))
+
+        def pids():
+            return [row["pid"] for row in node.plugins()["runtime"]["instances"]]
+        old = pids()
+        # What no runtime is told changes in the core alone.
+        self.rewrite(node, {"class.counter": {"mailbox": "volatile", "evict_after": "1s"}})
+        said = node.cli("config", "reload")
+        self.assertEqual({row["key"] for row in said["changed"]}, {"class.counter.mailbox", "class.counter.evict_after"})
+        self.assertEqual(node.post("/actor/counter/a", headers={"Prefer": "respond-async"})[:1], (200,))
+        wait_for("it leaves memory", lambda: node.cli("actors")["actors"][0]["state"] == "cold")
+        self.assertEqual(pids(), old)
+        for size in ("100KiB", "200KiB", "100KiB"):
+            self.rewrite(node, {"class.vault": {"body_max": size}})
+            node.cli("config", "reload")
+            self.assertEqual(self.value(node, "class.vault.body_max"), size)
+            for kib, status in ((90, 200), (150, 200 if size == "200KiB" else 413)):
+                self.assertEqual(node.post("/actor/vault/v/echo", body=b"x" * (kib << 10))[0], status, size)
+            self.rewrite(node, {"class.counter": {"mailbox": "buffered" if size == "200KiB" else "durable"}})
+            node.cli("config", "reload")
+        self.assertFalse(set(old) & set(pids()))
+        self.common_checks(node, node.pid)
+
     def test_keys_that_need_a_restart_refuse_all_of_it_by_name(self):
         node = self.node()
         self.rewrite(node, {"limits": {"mailbox_events": 5, "request_timeout": "9s"}, "plugin.runtime": {"instances": 3},

@@ -1,62 +1,11 @@
 """Swap and roll-back of a policy on a live node: nothing is lost, the new one serves, what cannot be is refused in words."""
-import http.client
-import itertools
 import os
 import shutil
 import subprocess
 import sys
 import threading
-import time
 
-from harness import BIN, LONG, ROOT, Case, Load, wait_for
-
-
-class FreshActors:
-    """Touches actors nobody touched before, from several threads; `statuses` counts the answers."""
-
-    def __init__(self, node, threads=4, prefix="fresh"):
-        self.node, self.prefix = node, prefix
-        self.numbers = itertools.count()
-        self.statuses, self.bad, self.lock = {}, [], threading.Lock()
-        self.times = []
-        self.stopping = threading.Event()
-        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
-
-    def start(self):
-        self.begun = time.monotonic()
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def _run(self):
-        connection = http.client.HTTPConnection(self.node.host, self.node.port, timeout=40)
-        while not self.stopping.is_set():
-            begun = time.monotonic()
-            try:
-                connection.request("POST", f"/actor/counter/{self.prefix}{next(self.numbers)}")
-                answer = connection.getresponse()
-                status, body = answer.status, answer.read()
-            except (OSError, http.client.HTTPException) as error:
-                status, body = 0, repr(error)
-                connection.close()
-            with self.lock:
-                self.statuses[status] = self.statuses.get(status, 0) + 1
-                self.times.append(time.monotonic() - begun)
-                if status != 200 and len(self.bad) < 5:
-                    self.bad.append((status, body))
-
-    def ok(self):
-        with self.lock:
-            return self.statuses.get(200, 0)
-
-    def stop(self, test=None):
-        self.stopping.set()
-        for thread in self.threads:
-            thread.join(60)
-        self.seconds = time.monotonic() - self.begun
-        if test is not None:
-            test.assertFalse(self.bad, "an actor's first request was not answered 200")
-        return self
+from harness import BIN, LONG, ROOT, Case, FreshActors, Load, wait_for
 
 
 def refused(test, node, *args):

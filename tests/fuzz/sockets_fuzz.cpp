@@ -2,7 +2,6 @@
 // size of the pieces in which the frames are fed a second time; both ways must hear the same. The bound of a message is small,
 // so that it is reached.
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,16 +9,14 @@
 #include "plugins/gateway-http/fields.hpp"
 #include "plugins/gateway-http/frames.hpp"
 #include "plugins/gateway-http/upgrade.hpp"
+#include "tests/fuzz/target.hpp"
 
 namespace {
 
 using namespace hf::gateway;  // NOLINT(google-build-using-namespace): the room under test
+using hf::fuzz::must;
 
 constexpr std::size_t kMessageBytesMax = 300;
-
-void must(bool rule) {
-    if (!rule) std::abort();
-}
 
 std::vector<std::string> hear(std::string_view input, std::size_t piece) {
     FrameReader reader(kMessageBytesMax);
@@ -72,12 +69,14 @@ void judge_handshake(std::string_view input) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    if (size == 0) return 0;
-    const std::size_t piece = 1 + data[0] % 32U;
-    // SAFETY: any bytes may be viewed as characters.
-    const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
-    must(hear(input, input.size()) == hear(input, piece));
-    judge_handshake(input);
-    return 0;
+std::vector<hf::Bytes> hf::fuzz::good_inputs() {
+    return {};
+}
+
+void hf::fuzz::take(BytesView input) {
+    if (input.empty()) return;
+    const std::string_view bytes = as_text(input.subspan(1));
+    const std::size_t piece = 1 + input[0] % 32U;
+    must(hear(bytes, bytes.size()) == hear(bytes, piece));
+    judge_handshake(bytes);
 }

@@ -1,0 +1,131 @@
+// Alarms in time: however old they are, whatever is deployed later, however much of the index is not read yet.
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "agent/core/guest_events.hpp"
+#include "agent/core/keys.hpp"
+#include "agent/core/test_actors.hpp"
+
+using namespace hf;
+using namespace hf::core;
+using testing::Actors;
+using testing::is_alarm_key;
+using testing::Rig;
+using testing::small_config;
+
+TEST_CASE("an_alarm_of_long_ago_is_due_however_long_ago") {
+    for (const std::int64_t due :
+         {std::int64_t{-1}, std::int64_t{-10'000'000'000'000}, INT64_MIN}) {
+        CAPTURE(due);
+        Rig rig(small_config());
+        Actors actors(rig);
+        actors.on("a",
+                  [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+                      if (deliver.kind == EventKind::Http) plain.alarm = AlarmWish{due, false};
+                      return plain;
+                  });
+        rig.ask("a", rig.now + 10 * kSecond);
+        rig.run_for(kSecond);
+        REQUIRE(actors.seen("a").size() == 2);
+        CHECK(actors.seen("a")[1].kind == EventKind::Alarm);
+    }
+}
+
+TEST_CASE("an_alarm_of_a_class_that_is_deployed_later_is_looked_at_then") {
+    Config config = small_config();
+    const std::string unit_key = actor_unit(config.tenant, "second", "a").value();
+    const std::string hint = key::alarm(config.app, unit_key, 5, 77);
+    Rig rig(config, {}, [&](Rig& empty) { empty.put(hint, {}); });
+    const auto looked = [&] {
+        bool erased = false;
+        for (const auto& [at, request] : rig.all<StoreRequest>())
+            erased = erased || (request.verb == StoreVerb::Delete && request.key == hint);
+        return erased;
+    };
+    rig.run_for(60 * kSecond);
+    CHECK_FALSE(looked());
+    const std::size_t before = rig.all<StoreRequest>().size();
+    std::vector<ClassSpec> classes = rig.core.config().classes;
+    rig.feed(ConfigChanged{rig.core.config().limits, classes});
+    rig.run_for(kSecond);
+    CHECK_FALSE(looked());
+    classes.push_back({"second", kSecond, 1024});
+    rig.feed(ConfigChanged{rig.core.config().limits, classes});
+    rig.run_for(kSecond);
+    CHECK(looked());
+    CHECK(rig.core.units().alarms().visits() == 0);
+    // Each change reads the one part of the index in which something was passed over, and no other.
+    std::size_t lists = 0;
+    const auto requests = rig.all<StoreRequest>();
+    for (std::size_t i = before; i < requests.size(); ++i)
+        lists += requests[i].second.verb == StoreVerb::List && is_alarm_key(requests[i].second.key)
+                     ? 1
+                     : 0;
+    CHECK(lists == 2);
+}
+
+TEST_CASE("an_alarm_set_while_the_index_is_being_read_does_not_stand_before_what_is_not_read_yet") {
+    Config config = small_config();
+    // 600 overdue hints of units in one part of the index, which is read 256 at a time.
+    std::set<std::string> index;
+    std::vector<std::string> names;
+    const auto unit_of = [&](std::size_t i) {
+        return actor_unit(config.tenant, "counter", "u" + std::to_string(i)).value();
+    };
+    const std::uint32_t part = alarm_shard(unit_of(0));
+    for (std::size_t i = 0; names.size() < 601; ++i)
+        if (alarm_shard(unit_of(i)) == part) names.push_back("u" + std::to_string(i));
+    for (std::size_t i = 1; i < names.size(); ++i)
+        index.insert(key::alarm(config.app,
+                                actor_unit(config.tenant, "counter", names[i]).value(),
+                                static_cast<std::int64_t>(i),
+                                i));
+    const std::string prefix = key::alarms_prefix(config.app, part);
+    std::vector<StoreRequest> held;
+    const auto page = [&](Rig& rig, const StoreRequest& request) {
+        StoreAnswer answer;
+        answer.from = request.to;
+        answer.op = request.op;
+        answer.outcome = Outcome::Applied;
+        for (auto it = index.upper_bound(request.after); it != index.end(); ++it) {
+            answer.more = answer.objects.size() == request.limit;
+            if (answer.more) break;
+            answer.objects.push_back({*it, 0, "e"});
+        }
+        rig.feed(answer);
+    };
+    bool hold = true;
+    Rig rig(config, {}, [&](Rig& early) {
+        early.hook = [&](const Action& action) {
+            const auto* request = std::get_if<StoreRequest>(&action);
+            if (request != nullptr && request->verb == StoreVerb::List && request->key == prefix) {
+                if (hold)
+                    held.push_back(*request);
+                else
+                    page(early, *request);
+                return true;
+            }
+            if (request != nullptr && request->verb == StoreVerb::Put &&
+                request->key.starts_with(prefix))
+                index.insert(request->key);
+            if (request != nullptr && request->verb == StoreVerb::Delete) index.erase(request->key);
+            const auto* deliver = std::get_if<Deliver>(&action);
+            if (deliver == nullptr || deliver->event != Bytes{42}) return false;
+            DeliveredIn answer = Rig::delivered(*deliver);
+            answer.alarm = AlarmWish{early.now / kMs + 3'600'000, false};
+            early.feed(answer);
+            return true;
+        };
+    });
+    REQUIRE(held.size() == 1);
+    rig.ask(names[0], rig.now + 10 * kSecond, {42});
+    CHECK(index.size() == 601);
+    hold = false;
+    page(rig, held[0]);
+    rig.run_for(60 * kSecond);
+    // All that were due were looked at, and found to name nothing.
+    CHECK(index.size() == 1);
+    rig.run_for(3600 * kSecond);
+    CHECK(index.empty());
+}

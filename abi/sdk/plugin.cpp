@@ -119,7 +119,7 @@ int run_plugin(Plugin& plugin, int argc, char** argv) {
     if (!session) return code;
     int batches = 0;
     while (!session->should_exit()) {
-        if (session->before_block()) {
+        if (!session->work() && session->before_block()) {
             session->poll(session->wait_ms());
             batches = 0;
         } else if (++batches >= kBatchesPerPoll) {

@@ -75,7 +75,9 @@ public:
     // none. What is not taken is closed.
     [[nodiscard]] virtual UniqueFd take_body() = 0;
 
-    // Publishes what this process works on, so that a death by fault is blamed on the right request (design 2.8).
+    // Publishes what this process works on, so that a death by fault is blamed on the right request (design 2.8), and that
+    // it works at all: a gateway says so with 0 for each client that it lets in, or is taken for hanging when they keep
+    // coming while it has no other work.
     virtual void set_current(std::uint64_t req_id) = 0;
     // Calls fn when fd is readable. Removed by unwatch or at exit.
     virtual void watch(int fd, std::function<void()> fn) = 0;
@@ -117,6 +119,11 @@ public:
     virtual void handle(const Message& message) = 0;
     // Called after each batch of messages was handled, before the SDK looks for sleep: flush what was gathered.
     virtual void batch_done() {}
+    // Work that waits for no message, a bounded piece of it (below a millisecond: messages wait meanwhile). Called between
+    // batches; true: there is more, so the process does not sleep. Not by a Driver, whose owner has a loop of his own.
+    virtual bool work() { return false; }
+    // The process is about to sleep until a message or a watched descriptor wakes it.
+    virtual void sleeps() {}
     // The supervisor asks to finish until then (CLOCK_MONOTONIC, 0: without a deadline). Called once, before shed_done().
     virtual void shed_started(std::int64_t deadline_ns) { (void)deadline_ns; }
     // The supervisor asks to finish: no new requests will come. Return true when nothing is open any more; the SDK asks

@@ -426,11 +426,17 @@ void Session::poll(int timeout_ms) {
     }
 }
 
+bool Session::work() {
+    return configured_ && !exiting_ && plugin_.work();
+}
+
 bool Session::before_block() {
     if (exiting_) return false;
     // A gateway waits for the network as much as for us: it looks out only for answers.
     const bool expecting = identity_.kind != abi::Kind::Gateway || ours_.size() > 0;
-    return end_.before_block(expecting, starved_);
+    if (!end_.before_block(expecting, starved_)) return false;
+    if (configured_) plugin_.sleeps();
+    return true;
 }
 
 int Session::wait_ms() const {

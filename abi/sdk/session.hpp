@@ -39,6 +39,8 @@ public:
     void poll(int timeout_ms);
     // Handles a bounded batch of records, then batch_done() and publication of what was sent.
     void drain();
+    // The plugin's own work; true: there is more.
+    [[nodiscard]] bool work();
     // False: drain() again instead of blocking.
     [[nodiscard]] bool before_block();
     // For poll(): until the shed deadline, or -1.

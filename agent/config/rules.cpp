@@ -174,7 +174,8 @@ constexpr Rule kStorageS3[] = {
 };
 // 2 to 3 mappings a unit and 2 a waiting event, 65 530 a process.
 constexpr Rule kRuntimeWasm[] = {{"resident_units_max", Type::Count, "20000", 1, 20000},
-                                 {"parked_events_max", Type::Count, "256", 1, 4096}};
+                                 {"parked_events_max", Type::Count, "256", 1, 4096},
+                                 {"slice_us", Type::Count, "250", 0, 100'000}};
 
 // The policies judge again with the same ranges.
 constexpr Rule kPinned[] = {{"instance", Type::Count, {}, 0, UINT32_MAX}, {"node", Type::Label}};

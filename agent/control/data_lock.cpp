@@ -1,13 +1,16 @@
 #include "agent/control/data_lock.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <string>
+#include <thread>
 
 namespace hf::control {
 
@@ -42,6 +45,22 @@ Result<UniqueFd> open_lock(const std::filesystem::path& path) {
     return errno == EACCES ? EAGAIN : errno;
 }
 
+// A process that a killed daemon was just starting holds its locks until it becomes what it was started for.
+constexpr auto kHeirPatience = std::chrono::seconds(2);
+constexpr auto kHeirLook = std::chrono::milliseconds(5);
+
+// try_lock() until it answers otherwise, for as long as whoever has it may be such an heir.
+template <class MayBeHeir>
+[[nodiscard]] int lock_after_heirs(int fd, short type, const MayBeHeir& may_be_heir) {
+    const auto end = std::chrono::steady_clock::now() + kHeirPatience;
+    for (;;) {
+        const int error = try_lock(fd, type);
+        if (error != EAGAIN || !may_be_heir() || std::chrono::steady_clock::now() >= end)
+            return error;
+        std::this_thread::sleep_for(kHeirLook);
+    }
+}
+
 [[nodiscard]] std::optional<pid_t> read_pid(int fd) {
     std::array<char, 24> text{};
     const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
@@ -58,7 +77,7 @@ Result<UniqueFd> lock_store(const std::filesystem::path& dir, short type) {
     if (failed)
         return fail_errno(failed.value(), "cannot create the store's directory " + dir.string());
     HF_ASSIGN(UniqueFd fd, open_lock(dir / "holdfast.lock"));
-    const int error = try_lock(fd.get(), type);
+    const int error = lock_after_heirs(fd.get(), type, [] { return true; });
     if (error == EAGAIN)
         return fail(Code::Exists,
                     "the store " + dir.string() + " is in use by another node" +
@@ -101,19 +120,22 @@ Result<void> prepare_data(const std::filesystem::path& data) {
 
 Result<DataLock> DataLock::acquire(const std::filesystem::path& data) {
     HF_ASSIGN(UniqueFd fd, open_lock(lock_file(data)));
-    const int error = try_lock(fd.get(), F_WRLCK);
+    std::optional<pid_t> pid;
+    const int error = lock_after_heirs(fd.get(), F_WRLCK, [&] {
+        pid = read_pid(fd.get());
+        return !pid || (::kill(*pid, 0) != 0 && errno == ESRCH);
+    });
     if (error == EAGAIN) {
-        const auto pid = read_pid(fd.get());
         return fail(Code::Exists,
                     "another holdfastd" +
                         (pid ? " (pid " + std::to_string(*pid) + ")" : std::string()) +
                         " is running on the data directory " + data.string());
     }
     if (error != 0) return fail_errno(error, "cannot lock the data directory " + data.string());
-    const std::string pid = std::to_string(::getpid()) + '\n';
+    const std::string own = std::to_string(::getpid()) + '\n';
     // The lock holds without it; on a full disk the pid is merely not told.
     if (::ftruncate(fd.get(), 0) == 0)
-        static_cast<void>(!::pwrite(fd.get(), pid.data(), pid.size(), 0));
+        static_cast<void>(!::pwrite(fd.get(), own.data(), own.size(), 0));
     return DataLock(std::move(fd));
 }
 

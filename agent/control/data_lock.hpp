@@ -1,6 +1,8 @@
 // One daemon per data directory, one node per exclusive store: locks that the kernel frees when their holder dies, however
 // it dies. Open-file-description locks, because a POSIX lock is lost when any descriptor of the file is closed. The files
-// stay behind and mean nothing without the lock. The descriptors are close-on-exec: a plugin never inherits one.
+// stay behind and mean nothing without the lock. The descriptors are close-on-exec: a plugin never inherits one. Between a
+// fork and its exec a child has them all the same, and keeps the locks of a daemon that dies then: who wants one whose
+// daemon is dead, or may be, waits for up to 2 s.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,7 @@
 // What an unclean stop, another daemon or a stranger may have left where we want to be.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -154,6 +155,36 @@ TEST_CASE("the_second_daemon_is_refused_by_name_and_the_lock_dies_with_its_holde
         CHECK(!DataLock::acquire(directory.path()).ok());  // also within one process
     }
     CHECK(DataLock::acquire(directory.path()).ok());
+}
+
+TEST_CASE("a_daemon_that_dies_while_it_starts_a_process_leaves_its_locks_to_the_next_daemon") {
+    const Directory directory;
+    REQUIRE(control::prepare_data(directory.path()).ok());
+    const auto store = directory.path() / "store";
+    int pipe[2] = {-1, -1};
+    REQUIRE(::pipe2(pipe, O_CLOEXEC) == 0);
+    const pid_t daemon = ::fork();
+    if (daemon == 0) {
+        const auto lock = DataLock::acquire(directory.path());
+        const auto also = StoreLock::exclusive(store);
+        // The child that is not anything else yet has what its parent has, for as long as that takes.
+        if (::fork() == 0) {
+            static_cast<void>(!::write(pipe[1], lock.ok() && also.ok() ? "y" : "n", 1));
+            ::poll(nullptr, 0, 300);
+            ::_exit(0);
+        }
+        for (;;) ::pause();
+    }
+    char answer = 0;
+    REQUIRE(::read(pipe[0], &answer, 1) == 1);
+    CHECK(answer == 'y');
+    REQUIRE(::kill(daemon, SIGKILL) == 0);
+    REQUIRE(::waitpid(daemon, nullptr, 0) == daemon);
+    CHECK(DataLock::acquire(directory.path()).ok());
+    CHECK(StoreLock::exclusive(store).ok());
+    ::close(pipe[1]);
+    CHECK(::read(pipe[0], &answer, 1) == 0);  // it is gone
+    ::close(pipe[0]);
 }
 
 TEST_CASE("a_store_has_one_exclusive_node_or_many_shared_ones") {

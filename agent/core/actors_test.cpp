@@ -372,6 +372,48 @@ TEST_CASE("an_alarm_set_while_the_index_is_being_read_is_not_overlooked") {
     CHECK(actors.seen("a")[1].kind == EventKind::Alarm);
 }
 
+TEST_CASE("an_alarm_is_not_delivered_once_the_event_before_it_set_another") {
+    // One place at the runtime, and "b" has it when the request that stood before the alarm meets its deadline.
+    Config config = small_config();
+    config.limits.runtime_inflight = 1;
+    Rig rig(config);
+    Actors actors(rig);
+    std::optional<Deliver> sets;
+    std::optional<Deliver> of_b;
+    int alarms = 0;
+    actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+        alarms += deliver.kind == EventKind::Alarm ? 1 : 0;
+        if (deliver.kind == EventKind::Http) plain.alarm = AlarmWish{rig.now / kMs + 1000, false};
+        if (deliver.event != Bytes{2}) return plain;
+        sets = deliver;
+        return std::nullopt;
+    });
+    actors.on("b", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
+        if (deliver.event != Bytes{2}) return plain;
+        of_b = deliver;
+        return std::nullopt;
+    });
+    rig.ask("b", rig.now + 60 * kSecond);
+    rig.ask("a", rig.now + 60 * kSecond);
+    rig.ask("a", rig.now + 60 * kSecond, {2});
+    const auto between = rig.ask("a", rig.now + 2 * kSecond);
+    rig.run_for(kSecond);  // the alarm is due and stands behind that
+    rig.ask("b", rig.now + 60 * kSecond, {2});
+    REQUIRE(sets);
+    CHECK_FALSE(of_b);
+    DeliveredIn ended = Rig::delivered(*sets);
+    ended.alarm = AlarmWish{rig.now / kMs + 30'000, false};
+    rig.feed(std::move(ended));
+    REQUIRE(of_b);
+    rig.run_for(2 * kSecond);
+    REQUIRE(rig.reply(between) != nullptr);
+    CHECK(rig.reply(between)->reason == ReplyReason::Deadline);
+    rig.feed(Rig::delivered(*of_b));
+    CHECK(alarms == 0);
+    rig.run_for(30 * kSecond);
+    CHECK(alarms == 1);
+}
+
 TEST_CASE("a_message_leaves_when_it_is_stored_and_is_applied_once_though_its_receiver_dies") {
     Rig rig;
     Actors actors(rig);

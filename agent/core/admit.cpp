@@ -232,7 +232,8 @@ bool Units::forget_one_idle() {
     bool leaving = false;
     for (const UnitId id : idle_) {
         Unit* unit = unit_of(id);
-        if (at_rest(*unit) && !unit->deleting && !unit->placing && unit->sockets == 0) {
+        if (at_rest(*unit) && !unit->deleting && !unit->placing && unit->sockets == 0 &&
+            unit->pumping == 0) {
             const bool forgettable =
                 unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed);
             if (hears_stop(*unit)) {
@@ -262,6 +263,7 @@ bool Units::at_rest(const Unit& unit) const {
 
 void Units::forget(Unit& unit) {
     HF_CHECK(!unit.has_work() && unit.settled(), "a unit with work is never forgotten");
+    HF_CHECK(unit.pumping == 0, "nor is one that is being worked on");
     leave_runtime(unit, true);
     if (unit.in_idle_list) idle_.erase(unit.idle_position);
     by_key_.erase(unit.key);
@@ -333,6 +335,13 @@ Time Units::next_deadline() const {
 }
 
 void Units::pump(Unit& unit) {
+    // What one unit lets out may come in at another, which may need room: not this one's.
+    ++unit.pumping;
+    pump_held(unit);
+    --unit.pumping;
+}
+
+void Units::pump_held(Unit& unit) {
     open_gate(unit);
     put_done(unit);
     commit(unit);

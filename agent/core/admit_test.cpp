@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "abi/base/limits.hpp"
 #include "agent/core/keys.hpp"
@@ -217,6 +218,46 @@ TEST_CASE("a_runtime_that_retires_with_many_units_is_told_so_in_portions") {
     }
     CHECK(held.size() == 50);
     CHECK(most == kInFlight);
+}
+
+TEST_CASE("a_class_whose_handlers_run_for_long_leaves_places_at_the_runtime_to_others") {
+    Config config = small_config();
+    config.limits.runtime_inflight = 4;
+    config.classes.push_back({"other", 5 * kSecond, 1024});
+    Rig rig(config);
+    std::vector<Deliver> held;
+    std::set<std::uint64_t> others;
+    rig.hook = [&](const Action& action) {
+        const auto* activate = std::get_if<Activate>(&action);
+        if (activate != nullptr && activate->class_name == "other")
+            others.insert(activate->activation);
+        const auto* deliver = std::get_if<Deliver>(&action);
+        if (deliver == nullptr || others.contains(deliver->activation)) return false;
+        held.push_back(*deliver);
+        return true;
+    };
+    std::vector<std::uint64_t> slow;
+    for (int i = 0; i < 10; ++i)
+        slow.push_back(rig.ask("slow" + std::to_string(i), rig.now + 60 * kSecond));
+    CHECK(held.size() == 3);
+    RequestIn request;
+    request.from = rig.serving(Kind::Gateway);
+    request.class_name = "other";
+    request.name = "quick";
+    request.deadline = rig.now + kSecond;
+    for (request.req_id = 1000; request.req_id < 1020; ++request.req_id) {
+        rig.feed(request);
+        REQUIRE(rig.reply(request.req_id) != nullptr);
+        CHECK(rig.reply(request.req_id)->reason == ReplyReason::Ok);
+    }
+    // Alone it has its share, no more and no less, until all of it is done.
+    for (std::size_t i = 0; i < held.size(); ++i) {
+        CHECK(held.size() == std::min<std::size_t>(i + 3, slow.size()));
+        const Deliver deliver = held[i];
+        rig.feed(Rig::delivered(deliver));
+    }
+    for (const std::uint64_t id : slow) REQUIRE(rig.reply(id) != nullptr);
+    CHECK(rig.core.units().quiet());
 }
 
 TEST_CASE("a_refusal_never_outgrows_its_record_whatever_it_quotes") {

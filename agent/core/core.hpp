@@ -73,6 +73,7 @@ private:
     void handle(StopNode& event);
     void handle(BodyReleasedIn& event) { units_.body_released(event); }
     void handle(ConfigChanged& event);
+    void handle(Knocked&) { supervision_.knocked(); }
 
     // boot.cpp: the node makes itself known to the store before it holds anything.
     void boot();

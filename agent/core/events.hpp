@@ -50,7 +50,10 @@ struct ProgressIs {
     Handle from;
     std::uint64_t counter = 0;  // its own claim
     bool unread = false;        // something that was sent to it has not been read
+    bool knocking = false;      // gateway: clients wait to be let in
 };
+// Clients wait to be let in; told once, until the gateway was looked at.
+struct Knocked {};
 
 // --- gateway -----------------------------------------------------------------------------------------------------------
 struct RequestIn {
@@ -286,6 +289,7 @@ using Event = std::variant<Tick,
                            StartNode,
                            StopNode,
                            BodyReleasedIn,
-                           ConfigChanged>;
+                           ConfigChanged,
+                           Knocked>;
 
 }  // namespace hf::core

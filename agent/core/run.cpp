@@ -48,7 +48,7 @@ std::vector<Candidate> Units::offer() {
         candidate.resident = it->second.resident - it->second.stops;  // their places come free
         candidate.capacity = it->second.capacity;
         candidate.inflight =
-            it->second.inflight + static_cast<std::uint32_t>(it->second.ready.size());
+            it->second.inflight + static_cast<std::uint32_t>(it->second.ready.waiting());
         out.push_back(std::move(candidate));
     }
     return out;
@@ -80,10 +80,15 @@ std::uint32_t Units::resident_on(Handle runtime) const {
 void Units::queue_for_runtime(Unit& unit) {
     if (unit.queued_for_runtime) return;
     RuntimeLoad& load = runtimes_.at(unit.runtime);
-    if (load.inflight < env_.config.limits.runtime_inflight && load.ready.empty())
+    if (load.inflight < env_.config.limits.runtime_inflight &&
+        load.ready.open(unit.class_index, class_share()))
         return send_next(unit);
     unit.queued_for_runtime = true;
-    load.ready.push_back(unit.id);
+    load.ready.wait(unit.class_index, unit.id);
+}
+
+std::uint32_t Units::class_share() const {
+    return ReadyLines::share(env_.config.limits.runtime_inflight, env_.config.classes.size());
 }
 
 void Units::feed(Handle runtime) {
@@ -91,9 +96,10 @@ void Units::feed(Handle runtime) {
     if (it == runtimes_.end()) return;
     RuntimeLoad& load = it->second;
     send_drops(runtime, load);
-    while (load.inflight < env_.config.limits.runtime_inflight && !load.ready.empty()) {
-        Unit* unit = unit_of(load.ready.front());
-        load.ready.pop_front();
+    while (load.inflight < env_.config.limits.runtime_inflight) {
+        const UnitId next = load.ready.next(class_share());
+        if (next == 0) return;
+        Unit* unit = unit_of(next);
         if (unit == nullptr || !unit->queued_for_runtime || unit->runtime != runtime) continue;
         unit->queued_for_runtime = false;
         if (unit->runtime_op == 0 && unit->hold == Hold::Serving) send_next(*unit);
@@ -104,7 +110,7 @@ void Units::feed(Handle runtime) {
 void Units::send_drops(Handle runtime, RuntimeLoad& load) {
     while (load.inflight < env_.config.limits.runtime_inflight && !load.drops.empty()) {
         const OpId op = env_.new_op();
-        runtime_ops_.emplace(op, RuntimeOp{0, runtime, RuntimeAsk::Drop, 0});
+        runtime_ops_.emplace(op, RuntimeOp{0, runtime, RuntimeAsk::Drop, 0, 0});
         ++load.inflight;
         supervision_.opened(runtime);
         env_.emit(Drop{runtime, op, load.drops.front()});
@@ -116,8 +122,11 @@ OpId Units::open_runtime_op(Unit& unit, RuntimeAsk ask) {
     HF_CHECK(unit.runtime_op == 0, "a unit has one request open at its runtime");
     const OpId op = env_.new_op();
     unit.runtime_op = op;
-    runtime_ops_.emplace(op, RuntimeOp{unit.id, unit.runtime, ask, unit.activation});
-    ++runtimes_.at(unit.runtime).inflight;
+    runtime_ops_.emplace(op,
+                         RuntimeOp{unit.id, unit.runtime, ask, unit.activation, unit.class_index});
+    RuntimeLoad& load = runtimes_.at(unit.runtime);
+    ++load.inflight;
+    load.ready.take_place(unit.class_index);
     supervision_.opened(unit.runtime);
     return op;
 }
@@ -138,7 +147,10 @@ bool Units::end_runtime_op(
     was = it->second;
     runtime_ops_.erase(it);
     supervision_.closed(from);
-    if (const auto load = runtimes_.find(from); load != runtimes_.end()) --load->second.inflight;
+    if (const auto load = runtimes_.find(from); load != runtimes_.end()) {
+        --load->second.inflight;
+        if (ask != RuntimeAsk::Drop) load->second.ready.give_place(was.class_index);
+    }
     return true;
 }
 

@@ -391,6 +391,25 @@ void Supervision::told(Handle handle) {
     if (instance != nullptr && instance->told_since == kNever) instance->told_since = env_.now;
 }
 
+void Supervision::knocked() {
+    for (const Handle handle : serving(Kind::Gateway)) told(handle);
+}
+
+bool Supervision::knock_wanted() const {
+    bool any = false;
+    for (const Slot& slot : slots_) {
+        if (slot.spec.kind != Kind::Gateway) continue;
+        for (const Seat& seat : slot.seats) {
+            const Instance* instance = find(seat.main);
+            if (instance == nullptr || instance->phase != Phase::Serving || instance->ending)
+                continue;
+            if (instance->told_since != kNever) return false;
+            any = true;
+        }
+    }
+    return any;
+}
+
 Time Supervision::stall_limit(Kind kind) const {
     const Limits& limits = env_.config.limits;
     if (kind == Kind::Storage) return limits.storage_stall;
@@ -423,7 +442,8 @@ void Supervision::check_watchdog(Instance& instance) {
         instance.busy_since = env_.now - stall_limit(kind) + env_.config.limits.stall_grace;
 }
 
-// Nobody waits for a gateway's answer; one that hangs is known by answers that it does not read. The same two looks.
+// Nobody waits for a gateway's answer; one that hangs is known by answers that it does not read and by clients that it does
+// not let in. The same two looks.
 void Supervision::check_reader(Instance& instance) {
     if (instance.killed || instance.told_since == kNever ||
         env_.now - instance.told_since < env_.config.limits.stall_grace)
@@ -433,11 +453,15 @@ void Supervision::check_reader(Instance& instance) {
 }
 
 void Supervision::reader_is(Instance& instance, const ProgressIs& event) {
-    if (!event.unread) {
+    // Who was asked to end lets nobody in; its successor does.
+    const bool knocking = event.knocking && instance.phase == Phase::Serving && !instance.ending;
+    if (!event.unread && !knocking) {
         instance.told_since = kNever;
         instance.progress_asked = false;
     } else if (instance.progress_asked && instance.progress == event.counter) {
-        instance.fault = "stalled: its answers lie unread and it makes no progress";
+        instance.fault = event.unread
+                             ? "stalled: its answers lie unread and it makes no progress"
+                             : "stalled: clients wait to be let in and it makes no progress";
         kill(instance, instance.fault, true);
     } else {
         instance.progress_asked = true;

@@ -69,7 +69,7 @@ public:
         std::uint64_t open_requests = 0;
         Time busy_since = 0;       // since when requests have been open without an answer
         Time silent_since = 0;     // the same, not moved on by looks at its progress
-        Time told_since = kNever;  // gateway: since when answers went out that may lie unread
+        Time told_since = kNever;  // gateway: since when answers or clients may wait for it
         std::uint64_t progress = 0;
         bool progress_asked = false;
     };
@@ -141,6 +141,10 @@ public:
     void closed(Handle handle);
     // A gateway was sent an answer, which it ought to read.
     void told(Handle handle);
+    // Clients wait at the node's door.
+    void knocked();
+    // There is a gateway, and nothing says that it may hang: a knock would be news.
+    [[nodiscard]] bool knock_wanted() const;
 
     [[nodiscard]] Handle serving_one(Kind kind) const;           // of seat order, invalid when none
     [[nodiscard]] std::vector<Handle> serving(Kind kind) const;  // main instances in seat order

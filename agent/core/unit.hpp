@@ -239,6 +239,7 @@ struct Unit {
 
     std::list<UnitId>::iterator idle_position;
     bool in_idle_list = false;
+    std::uint32_t pumping = 0;  // pump()s that it is in: it may not be forgotten
     Time last_active = 0;
     bool counted_unsettled = false;  // in Units::unsettled_
 

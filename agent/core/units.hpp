@@ -31,6 +31,7 @@
 #include "agent/core/events.hpp"
 #include "agent/core/journal.hpp"
 #include "agent/core/placer.hpp"
+#include "agent/core/ready_lines.hpp"
 #include "agent/core/sockets.hpp"
 #include "agent/core/store_client.hpp"
 #include "agent/core/supervision.hpp"
@@ -114,7 +115,7 @@ private:
     struct RuntimeLoad {
         std::uint32_t resident = 0;  // units placed there, those on their way included
         std::uint32_t inflight = 0;  // open Activate, Deliver, Checkpoint
-        std::deque<UnitId> ready;    // units with something to send, waiting for a place in flight
+        ReadyLines ready;            // who waits for a place in flight
         std::deque<std::uint64_t>
             drops;                   // activations that left, waiting likewise; at most one a unit
         std::uint32_t capacity = 0;  // units it may hold
@@ -131,6 +132,7 @@ private:
         Handle runtime;
         RuntimeAsk ask = RuntimeAsk::Drop;
         std::uint64_t activation = 0;
+        std::size_t class_index = 0;  // but of a Drop, which is nobody's any more
     };
 
     // admit.cpp
@@ -206,6 +208,7 @@ private:
 
     // The one driver: looks at what a unit has to do next and does it. Safe to call at any time.
     void pump(Unit& unit);
+    void pump_held(Unit& unit);
 
     // hold.cpp
     void acquire(Unit& unit);
@@ -231,6 +234,7 @@ private:
     [[nodiscard]] bool any_runtime_takes() const;
     void want_place(Unit& unit);
     void queue_for_runtime(Unit& unit);
+    [[nodiscard]] std::uint32_t class_share() const;
     void feed(Handle runtime);
     void send_drops(Handle runtime, RuntimeLoad& load);
     void send_next(Unit& unit);

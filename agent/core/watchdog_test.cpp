@@ -136,6 +136,34 @@ TEST_CASE("a_runtime_that_answers_with_another_requests_answer_is_ended") {
     }
 }
 
+TEST_CASE("a_gateway_that_lets_nobody_in_is_found_without_any_request_and_a_busy_one_is_not") {
+    for (const bool hangs : {true, false}) {
+        CAPTURE(hangs);
+        Rig rig;
+        rig.run_for(kSecond);
+        const Handle gateway = rig.serving(Kind::Gateway);
+        bool knocking = true;
+        rig.hook = [&](const Action& action) {
+            const auto* ask = std::get_if<AskProgress>(&action);
+            if (ask == nullptr) return false;
+            rig.feed(ProgressIs{ask->to, rig.progress += hangs ? 0U : 1U, false, knocking});
+            return true;
+        };
+        CHECK(rig.core.supervision().knock_wanted());
+        const Time knocked = rig.now;
+        rig.feed(Knocked{});
+        CHECK_FALSE(rig.core.supervision().knock_wanted());
+        rig.run_to(knocked + 4 * kSecond - 1);
+        CHECK(rig.all<Kill>().empty());
+        rig.run_to(knocked + 20 * kSecond);
+        CHECK(rig.all<Kill>().size() == (hangs ? 1U : 0U));
+        CHECK((rig.serving(Kind::Gateway) == gateway) == !hangs);
+        knocking = false;
+        rig.run_for(3 * kSecond);
+        CHECK(rig.core.supervision().knock_wanted());
+    }
+}
+
 TEST_CASE("a_gateway_that_leaves_its_answers_unread_is_found_and_a_slow_or_idle_one_is_not") {
     enum class Case { Hangs, Slow, Idle };
     for (const Case one : {Case::Hangs, Case::Slow, Case::Idle}) {

@@ -1,5 +1,6 @@
 #include "agent/daemon/daemon.hpp"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
@@ -162,6 +164,7 @@ Daemon::~Daemon() {
     spawner_.reset();
     signals_.clear();
     clock_watch_.reset();
+    doors_.clear();
     before_block_.reset();
     timer_.reset();
     uv_run(&loop_, UV_RUN_DEFAULT);
@@ -295,7 +298,8 @@ void Daemon::act(core::Action& action) {
                 if (link == nullptr) return;
                 const auto usage = link->channel->usage();
                 const bool unread = usage.to_plugin_bytes + usage.queued_bytes != 0;
-                step(core::ProgressIs{a.to, link->channel->progress(), unread});
+                const bool knocking = link->kind == core::Kind::Gateway && clients_wait();
+                step(core::ProgressIs{a.to, link->channel->progress(), unread, knocking});
             },
             [this](core::JournalAppend& a) { journal_->write(std::move(a)); },
             [this](core::JournalRemove& a) { journal_->write(std::move(a)); },
@@ -330,6 +334,7 @@ void Daemon::act(core::Action& action) {
 // loop may block. One wake policy looks at all links at once.
 void Daemon::before_block() {
     dead_.clear();
+    watch_doors();
     bool quiet = false;
     for (int round = 0; round < kRoundsBeforePoll && !quiet; ++round) {
         quiet = port::Channel::before_block_all(channels_);
@@ -345,6 +350,25 @@ void Daemon::before_block() {
     timer_->set(core_->next_deadline());
     before_block_->stay_awake(!quiet);
     if (!announced_ && core_->ready()) announce();
+}
+
+// Looks for clients only while a knock would be news, so that a busy node does not wake for each of them.
+void Daemon::watch_doors() {
+    if (knocked_) doors_.clear();
+    if (!doors_.empty() || finished_ || !core_->supervision().knock_wanted()) return;
+    knocked_ = false;
+    for (const Listener& listener : listeners_)
+        doors_.push_back(std::make_unique<loop::Poll>(&loop_, listener.fd.get(), [this] {
+            if (std::exchange(knocked_, true)) return;
+            step(core::Knocked{});
+        }));
+}
+
+bool Daemon::clients_wait() const {
+    return std::any_of(listeners_.begin(), listeners_.end(), [](const Listener& listener) {
+        pollfd look{listener.fd.get(), POLLIN, 0};
+        return ::poll(&look, 1, 0) == 1;
+    });
 }
 
 // Alarms are told in Unix time, the core counts in CLOCK_MONOTONIC.

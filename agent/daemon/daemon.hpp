@@ -128,6 +128,8 @@ private:
     void too_large(Handle to);
     void act(core::Action& action);
     void before_block();
+    void watch_doors();
+    [[nodiscard]] bool clients_wait() const;
     [[nodiscard]] Link* link_of(Handle handle);
     template <class T>
     void send(const T& action);
@@ -170,6 +172,8 @@ private:
     std::unique_ptr<loop::Timer> timer_;
     std::unique_ptr<loop::ClockWatch> clock_watch_;
     std::unique_ptr<loop::BeforeBlock> before_block_;
+    std::vector<std::unique_ptr<loop::Poll>> doors_;  // of listeners_, while a knock would be news
+    bool knocked_ = false;  // they are over, and go before the loop blocks
     std::vector<std::unique_ptr<loop::Signal>> signals_;
     std::map<std::uint64_t, std::unique_ptr<Link>> links_;  // by generation
     std::vector<std::unique_ptr<Link>> dead_;               // freed at the end of the loop turn

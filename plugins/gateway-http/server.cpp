@@ -80,6 +80,7 @@ Result<void> Server::listen(const std::vector<int>& sockets) {
 }
 
 void Server::on_connection(Listener& listener, int status) {
+    context_.set_current(0);  // it works, should the supervisor wonder
     // Out of descriptors: libuv has taken the client off the queue and closed it.
     if (status < 0) return counters_.add(Count::ConnectionsRefused);
     if (connections_.size() >= settings_.connections_max) {

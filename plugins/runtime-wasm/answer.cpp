@@ -36,6 +36,7 @@ abi::DeliverStatus status_of(Ended ended) {
             return abi::DeliverStatus::WallDeadline;
         case Ended::Limit:
             return abi::DeliverStatus::Limit;
+        case Ended::Preempted:  // not answered
         case Ended::Calling:
             return abi::DeliverStatus::Calling;
     }

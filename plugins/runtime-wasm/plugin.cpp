@@ -69,6 +69,7 @@ Result<void> RuntimeWasm::configure(const abi::Configure& configure, sdk::Contex
     fill_engine_calls(host_);
     fill_guest_calls(host_);
     HF_ASSIGN(worker_, Worker::create(tick_ns(configure), settings.parked_events_max));
+    worker_->preempt_after(static_cast<std::int64_t>(settings.slice_us) * 1'000);
     // One more than units: loading a module takes a slot for a moment.
     pool_ = std::make_unique<SlotPool>(settings.resident_units_max + 1);
     residents_ = std::make_unique<Residents>(*worker_, *pool_, settings.resident_units_max);
@@ -208,32 +209,57 @@ void RuntimeWasm::activate(const sdk::Message& message) {
 
 void RuntimeWasm::deliver(const sdk::Message& message) {
     const auto& deliver = message.as<abi::Deliver>();
-    // Read while the event is brought to its guest, and of no use afterwards.
-    const UniqueFd body = context_->take_body();
+    const Aside request{
+        message.req_id, deliver.activation(), name_of(deliver.event_id()), message.deadline_ns};
+    UniqueFd body = context_->take_body();
+    const std::uint64_t body_bytes = body.valid() ? deliver.body_bytes() : 0;
     // A fault inside the guest that is not one of ours to catch must be blamed on this event.
     context_->set_current(message.req_id);
-    const Ran ran = residents_->run(deliver.activation(),
+    const Ran ran = residents_->run(request.activation,
                                     static_cast<std::uint32_t>(deliver.kind()),
                                     bytes_of(deliver.event()),
                                     deliver.now_ms(),
-                                    message.deadline_ns,
-                                    name_of(deliver.event_id()),
-                                    {body.get(), body.valid() ? deliver.body_bytes() : 0});
+                                    request.deadline_ns,
+                                    request.event,
+                                    {std::move(body), body_bytes});
     context_->set_current(0);
-    answer(message.req_id, deliver.activation(), ran);
+    settle(request, ran);
 }
 
 void RuntimeWasm::resume(const sdk::Message& message) {
     const auto& resume = message.as<abi::Resume>();
+    const Aside request{
+        message.req_id, resume.activation(), name_of(resume.event_id()), message.deadline_ns};
     context_->set_current(message.req_id);
-    const Ran ran = residents_->resume(resume.activation(),
-                                       name_of(resume.event_id()),
+    const Ran ran = residents_->resume(request.activation,
+                                       request.event,
                                        resume.n(),
                                        resume.code(),
                                        bytes_of(resume.payload()),
-                                       message.deadline_ns);
+                                       request.deadline_ns);
     context_->set_current(0);
-    answer(message.req_id, resume.activation(), ran);
+    settle(request, ran);
+}
+
+bool RuntimeWasm::work() {
+    if (aside_.empty()) return false;
+    const Aside oldest = aside_.front();
+    context_->set_current(oldest.req_id);
+    const Ran ran = residents_->go_on(oldest.activation, oldest.event, oldest.deadline_ns);
+    context_->set_current(0);
+    if (ran.ended == Ended::Preempted) {
+        ++counts_.preemptions;
+    } else {
+        aside_.pop_front();
+        answer(oldest.req_id, oldest.activation, ran);
+    }
+    return !aside_.empty();
+}
+
+void RuntimeWasm::settle(const Aside& request, const Ran& ran) {
+    if (ran.ended != Ended::Preempted) return answer(request.req_id, request.activation, ran);
+    ++counts_.preemptions;
+    aside_.push_back(request);
 }
 
 void RuntimeWasm::answer(std::uint64_t req_id, std::uint64_t activation, const Ran& ran) {
@@ -308,6 +334,8 @@ void RuntimeWasm::batch_done() {
     add("wasm_events_over_deadline", counts_.deadlines);
     add("wasm_events_over_limit", counts_.limits);
     add("wasm_calls", counts_.calls);
+    add("wasm_preemptions", counts_.preemptions);
+    add("wasm_preempted_events", worker_->preempted());
     add("wasm_waiting_events", worker_->parked());
     add("wasm_resident_units", residents_->count());
     add("wasm_mapped_memories", residents_->mapped());

@@ -1,11 +1,15 @@
 // runtime-wasm: holds units (wasm actors) and runs their events, one at a time, on the loop thread.
 //
 // Responsible for: loading the configured modules, a unit's state between events, running guests inside their limits,
-// answering with everything an event did, or with the call it waits for. Not for: storing anything (the supervisor does), compiling (holdfast-wasm-build
-// did), sending anything but answers, log lines and counters. When this process dies all its units turn cold elsewhere
-// and nothing of an unanswered event was visible; when the supervisor dies the process ends.
+// answering with everything an event did, or with the call it waits for. Not for: storing anything (the supervisor does),
+// compiling (holdfast-wasm-build did), sending anything but answers, log lines and counters. When this process dies all its
+// units turn cold elsewhere and nothing of an unanswered event was visible; when the supervisor dies the process ends.
+//
+// An event has the thread for one slice at a time. What comes has its first slice at once; of those that need more, the
+// one that came first goes on, a slice after each batch of messages (docs/adr/0017).
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,14 +30,24 @@ public:
     Result<void> configure(const abi::Configure& configure, sdk::Context& context) override;
     void handle(const sdk::Message& message) override;
     void batch_done() override;
+    bool work() override;
+    void sleeps() override { worker_->rest(); }
 
 private:
+    // A request whose event was preempted.
+    struct Aside {
+        std::uint64_t req_id = 0;
+        std::uint64_t activation = 0;
+        EventName event;
+        std::int64_t deadline_ns = 0;
+    };
     const ActorClass& load_class(const abi::Module& wanted);
     void prepare(const sdk::Message& message);
     void activate(const sdk::Message& message);
     Result<void> activate_piece(const abi::Activate& piece);
     void deliver(const sdk::Message& message);
     void resume(const sdk::Message& message);
+    void settle(const Aside& request, const Ran& ran);
     void answer(std::uint64_t req_id, std::uint64_t activation, const Ran& ran);
     void tell_logs(const Event& event, std::string_view unit);
     void checkpoint(const sdk::Message& message);
@@ -45,6 +59,7 @@ private:
         std::uint64_t deadlines = 0;
         std::uint64_t limits = 0;
         std::uint64_t calls = 0;
+        std::uint64_t preemptions = 0;
         friend bool operator==(const Counts&, const Counts&) = default;
     };
     void count(Ended ended);
@@ -57,6 +72,7 @@ private:
     std::map<std::string, ActorClass, std::less<>>
         classes_;                           // stable addresses: units point at them
     std::unique_ptr<Residents> residents_;  // after what it refers to
+    std::deque<Aside> aside_;               // the oldest first; kPreemptedMax at most
     LogGate gate_;
     Counts counts_;
     Counts told_;

@@ -227,8 +227,8 @@ TEST_CASE("unknown_settings_refuse_the_start_and_the_bound_on_units_is_told") {
     Plain unknown({}, {{"resident_max", "7"}});
     CHECK_FALSE(unknown.ready);
     CHECK(unknown.error ==
-          "runtime-wasm knows no setting 'resident_max'; it knows resident_units_max and "
-          "parked_events_max");
+          "runtime-wasm knows no setting 'resident_max'; it knows resident_units_max, "
+          "parked_events_max and slice_us");
     Plain wrong({}, {{"resident_units_max", "20001"}});
     CHECK(wrong.error == "setting 'resident_units_max' is '20001', it must be 1 to 20000");
     Plain two({counter()}, {{"resident_units_max", "2"}});
@@ -238,6 +238,20 @@ TEST_CASE("unknown_settings_refuse_the_start_and_the_bound_on_units_is_told") {
     CHECK(two.activate(3, "counter") == "limit resident_units_max: 2 units are resident here");
     two.drop(1);
     CHECK(two.activate(3, "counter").empty());
+}
+
+TEST_CASE("an_event_that_computes_gives_way_to_one_that_came_later") {
+    // As long as half of an event may use the CPU; both are read as one batch.
+    const Bytes computes = testing::program({testing::burn(30'000'000)});
+    const auto order = [&](const std::string& slice_us) {
+        Plain runtime({machine_file(), counter()}, {{"slice_us", slice_us}});
+        REQUIRE_MESSAGE(runtime.ready, runtime.error);
+        REQUIRE(runtime.activate(1, "machine").empty());
+        REQUIRE(runtime.activate(2, "counter").empty());
+        return runtime.race({{1, computes}, {2, http_event("POST", "/")}});
+    };
+    CHECK(order("250") == std::vector<std::size_t>{1, 0});
+    CHECK(order("0") == std::vector<std::size_t>{0, 1});
 }
 
 TEST_CASE("as_many_events_wait_as_the_setting_says_and_every_unit_goes_on") {

@@ -165,13 +165,31 @@ class Stopped(Case):
         load = Load(node, actors=16, threads=4).start()
         wait_for("the load runs", lambda: load.count() > 50)
         victim = node.plugin_pid("gateway")
+        runtimes = [node.plugin_pid("runtime", i) for i in range(2)]
+        for runtime in runtimes:
+            os.kill(runtime, signal.SIGSTOP)
+        wait_for("answers are owed", lambda: node.status()["open_events"] > 0)
         os.kill(victim, signal.SIGSTOP)
+        for runtime in runtimes:
+            os.kill(runtime, signal.SIGCONT)
         wait_for("it was replaced", lambda: node.plugin_pid("gateway") not in (victim, 0, None), 20)
         seen = load.count()
         wait_for("answers go on", lambda: load.count() > seen + 50, 20)
         self.assertIn("its answers lie unread", node.plugins()["gateway"]["last_exit"])
         load.stop()
         load.verify(self, allow=(200, 503, 504, 0))
+        self.common_checks(node, pid, fds)
+
+    def test_an_idle_gateway_that_hangs_is_found_when_a_client_comes(self):
+        """Who comes waits at the node's door, and is let in by the successor."""
+        node = self.node({"limits": {"stall_grace": "500ms"}})
+        pid, fds = node.pid, node.fds()
+        self.assertEqual(node.post("/actor/counter/a")[2], b"1\n")
+        victim = node.plugin_pid("gateway")
+        os.kill(victim, signal.SIGSTOP)
+        self.assertEqual(node.post("/actor/counter/a", timeout=30)[2], b"2\n")
+        self.assertNotEqual(node.plugin_pid("gateway"), victim)
+        self.assertIn("clients wait to be let in", node.plugins()["gateway"]["last_exit"])
         self.common_checks(node, pid, fds)
 
     def test_placement_stopped_for_good(self):

@@ -40,6 +40,7 @@ std::string why_stopped(const Outcome& outcome, const Event& event) {
         case Stop::Abort:
             return event.abort;
         case Stop::Parked:
+        case Stop::Preempted:
             break;
     }
     return "";

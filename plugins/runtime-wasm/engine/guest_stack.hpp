@@ -32,6 +32,9 @@ public:
     [[nodiscard]] bool guards(const void* address) const {
         return address >= base_ && address < base_ + kGuardBytes;
     }
+    [[nodiscard]] bool holds(const void* address) const {
+        return address >= bottom() && address < top();
+    }
     // A host function whose frame is not below has its reserve.
     [[nodiscard]] const void* floor() const { return base_ + kGuardBytes + kHostReserveBytes; }
 
@@ -50,7 +53,8 @@ struct Fiber {
     Instance* instance = nullptr;
     std::int64_t cpu_left_ns = 0;
     std::int64_t wall_end_ns = 0;
-    void* fake_stack = nullptr;  // a sanitizer's
+    std::int64_t preempted_ns = 0;  // when it was; 0: it waits by itself
+    void* fake_stack = nullptr;     // a sanitizer's
 };
 
 }  // namespace hf::wasm

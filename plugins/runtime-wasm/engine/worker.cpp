@@ -1,9 +1,11 @@
 #include "plugins/runtime-wasm/engine/worker.hpp"
 
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/context/detail/fcontext.hpp>
 #include <cerrno>
 #include <utility>
@@ -24,6 +26,9 @@ constexpr std::size_t kSignalStackBytes = 64 * 1024;
 constexpr std::size_t kIdleStacksMax = 16;
 constexpr int kCpuSignal = SIGVTALRM;
 constexpr int kWallSignal = SIGALRM;
+constexpr int kSliceSignal = SIGURG;
+// What the handler that gives way uses of the guest's stack beyond the signal's frame, a sanitizer's part included.
+constexpr std::size_t kGiveWayBytes = 16UL * 1024;
 
 constinit thread_local Worker* t_worker = nullptr;
 
@@ -40,16 +45,21 @@ itimerspec timer_at(std::int64_t first_ns, std::int64_t every_ns) {
     return spec;
 }
 
-Result<void> handle_signal(int signal, void (*handler)(int, siginfo_t*, void*)) {
+Result<void> handle_signal(int signal, void (*handler)(int, siginfo_t*, void*), int flags) {
     struct sigaction action {};
     action.sa_sigaction = handler;
-    // NODEFER: the handler leaves by siglongjmp, which restores no mask (saving one is a system call an event).
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+    action.sa_flags = SA_SIGINFO | SA_RESTART | flags;
     sigemptyset(&action.sa_mask);
+    // It needs the guest's stack: the signal stack serves another one while a handler is on it.
+    sigaddset(&action.sa_mask, kSliceSignal);
     if (::sigaction(signal, &action, nullptr) != 0)
         return fail_errno(errno, "installing a signal handler");
     return {};
 }
+
+// They leave by siglongjmp, which restores no mask (saving one is a system call an event): nothing but the slice's
+// signal, which is always blocked, may be blocked in them.
+constexpr int kStops = SA_ONSTACK | SA_NODEFER;
 
 // Whoever started us may have blocked them, and a blocked deadline is none.
 Result<void> unblock_signals() {
@@ -58,6 +68,11 @@ Result<void> unblock_signals() {
     for (const int signal : {SIGSEGV, SIGBUS, kCpuSignal, kWallSignal}) sigaddset(&ours, signal);
     if (const int why = ::pthread_sigmask(SIG_UNBLOCK, &ours, nullptr); why != 0)
         return fail_errno(why, "unblocking the deadline signals");
+    sigset_t slice;
+    sigemptyset(&slice);
+    sigaddset(&slice, kSliceSignal);
+    if (const int why = ::pthread_sigmask(SIG_BLOCK, &slice, nullptr); why != 0)
+        return fail_errno(why, "blocking the slice's signal");
     return {};
 }
 
@@ -114,7 +129,7 @@ Parked& Parked::operator=(Parked&& other) noexcept {
 
 Parked::~Parked() {
     if (fiber_ == nullptr) return;
-    --worker_->parked_;
+    --(fiber_->preempted_ns != 0 ? worker_->preempted_ : worker_->parked_);
     worker_->recycle(std::move(fiber_));
 }
 
@@ -146,11 +161,17 @@ Result<std::unique_ptr<Worker>> Worker::create(std::int64_t tick_ns, std::size_t
     if (::sigaltstack(&alternate, nullptr) != 0)
         return fail_errno(errno, "setting the signal stack");
 
-    HF_TRY(handle_signal(SIGSEGV, &Worker::on_fault));
-    HF_TRY(handle_signal(SIGBUS, &Worker::on_fault));
-    HF_TRY(handle_signal(kCpuSignal, &Worker::on_timer));
-    HF_TRY(handle_signal(kWallSignal, &Worker::on_timer));
+    HF_TRY(handle_signal(SIGSEGV, &Worker::on_fault, kStops));
+    HF_TRY(handle_signal(SIGBUS, &Worker::on_fault, kStops));
+    HF_TRY(handle_signal(kCpuSignal, &Worker::on_timer, kStops));
+    HF_TRY(handle_signal(kWallSignal, &Worker::on_timer, kStops));
+    HF_TRY(handle_signal(kSliceSignal, &Worker::on_slice, 0));
     HF_TRY(unblock_signals());
+    const long frame = ::sysconf(_SC_MINSIGSTKSZ);
+    if (frame <= 0) return fail_errno(errno, "asking for the size of a signal's frame");
+    worker->frame_bytes_ = static_cast<std::size_t>(frame);
+    worker->pid_ = ::getpid();
+    worker->tid_ = static_cast<pid_t>(::syscall(SYS_gettid));
     t_worker = worker.get();
 
     HF_ASSIGN(worker->cpu_timer_, make_timer(CLOCK_THREAD_CPUTIME_ID, kCpuSignal));
@@ -185,12 +206,28 @@ Worker* Worker::current() {
     stack_switch::end(fake_stack, nullptr, nullptr);
     active_ = 0;
     const std::int64_t elapsed = monotonic_ns() - start_ns;
-    if (stop_ == Stop::Parked) {
+    if (stop_ == Stop::Parked || stop_ == Stop::Preempted) {
         fiber_->at = left.fctx;
+        fiber_->preempted_ns = stop_ == Stop::Preempted ? start_ns + elapsed : 0;
         keep_deadlines(elapsed);
     }
     instance_ = nullptr;
     return {stop_, trap_, value_, elapsed};
+}
+
+// A leg is what runs between two stays on the host's stack.
+[[gnu::always_inline]] inline void Worker::begin_leg(std::int64_t start_ns) {
+    stop_ = Stop::Done;
+    trap_ = 0;
+    pending_ = 0;
+    whole_ = 0;
+    // The stack that the next call will need is there before a signal can ask for it.
+    const bool sliced = slice_ns_ != 0 && preempted_ < kPreemptedMax && have_stack();
+    slice_end_ns_ = sliced ? start_ns + slice_ns_ : 0;
+    const std::int64_t wall_end = wall_end_ns_;
+    const std::int64_t due = sliced ? std::min(start_ns + slice_ns_, wall_end) : wall_end;
+    active_ = 1;
+    if (wall_armed_ns_ == 0 || wall_armed_ns_ > due) arm_wall(due);
 }
 
 Outcome Worker::run(Instance& instance, GuestCall call, void* arg, Deadlines deadlines) {
@@ -198,16 +235,12 @@ Outcome Worker::run(Instance& instance, GuestCall call, void* arg, Deadlines dea
     instance_ = &instance;
     call_ = call;
     arg_ = arg;
-    stop_ = Stop::Done;
-    trap_ = 0;
-    pending_ = 0;
     cpu_base_ns_ = cpu_read_ns_;
     const std::int64_t start = monotonic_ns();
     serial_ = serial_ + 1;
     cpu_limit_ns_ = deadlines.cpu_ns;
     wall_end_ns_ = start + deadlines.wall_ns;
-    active_ = 1;
-    if (wall_armed_ns_ == 0 || wall_armed_ns_ > wall_end_ns_) arm_wall(wall_end_ns_);
+    begin_leg(start);
     return enter_guest(ctx::make_fcontext(top_, GuestStack::size(), &WorkerEntry::enter), start);
 }
 
@@ -215,17 +248,16 @@ Outcome Worker::resume(Parked parked, std::int64_t deadline_ns) {
     HF_CHECK(active_ == 0 && parked && parked.worker_ == this, "a worker's own call is resumed");
     const std::int64_t start = monotonic_ns();
     Fiber& waiting = *parked.fiber_;
+    // It did not ask to wait, so what the others took is not its time.
+    if (waiting.preempted_ns != 0) waiting.wall_end_ns += start - waiting.preempted_ns;
     if (deadline_ns != 0) waiting.wall_end_ns = std::min(waiting.wall_end_ns, deadline_ns);
     if (waiting.cpu_left_ns <= 0) return {Stop::CpuDeadline, 0, 0, 0};
     if (start >= waiting.wall_end_ns) return {Stop::WallDeadline, 0, 0, 0};
     recycle(std::move(fiber_));
     run_on(std::move(parked.fiber_));
-    --parked_;
+    --(waiting.preempted_ns != 0 ? preempted_ : parked_);
 
     instance_ = waiting.instance;
-    stop_ = Stop::Done;
-    trap_ = 0;
-    pending_ = 0;
     // This leg's start is looked at, so its ticks count from here and not from the first of them.
     cpu_base_ns_ = thread_cpu_ns();
     cpu_read_ns_ = cpu_base_ns_;
@@ -234,8 +266,7 @@ Outcome Worker::resume(Parked parked, std::int64_t deadline_ns) {
     seen_cpu_ns_ = cpu_base_ns_;
     cpu_limit_ns_ = waiting.cpu_left_ns;
     wall_end_ns_ = waiting.wall_end_ns;
-    active_ = 1;
-    if (wall_armed_ns_ == 0 || wall_armed_ns_ > wall_end_ns_) arm_wall(wall_end_ns_);
+    begin_leg(start);
     return enter_guest(waiting.at, start);
 }
 
@@ -250,9 +281,10 @@ void Worker::keep_deadlines(std::int64_t elapsed_ns) {
 }
 
 Parked Worker::take_parked() {
-    HF_CHECK(stop_ == Stop::Parked && !idle_.empty(), "something parked");
+    const bool preempted = stop_ == Stop::Preempted;
+    HF_CHECK((preempted || stop_ == Stop::Parked) && !idle_.empty(), "something parked");
     stop_ = Stop::Done;
-    ++parked_;
+    ++(preempted ? preempted_ : parked_);
     Parked out(*this, std::move(fiber_));
     run_on(std::move(idle_.back()));
     idle_.pop_back();
@@ -260,7 +292,10 @@ Parked Worker::take_parked() {
 }
 
 bool Worker::may_park() {
-    if (parked_ >= parked_max_) return false;
+    return parked_ < parked_max_ && have_stack();
+}
+
+bool Worker::have_stack() {
     if (!idle_.empty()) return true;
     auto made = make_fiber();
     if (!made) return false;
@@ -270,8 +305,13 @@ bool Worker::may_park() {
 
 // On the guest's stack, whose frames stay as they are.
 void Worker::park() {
-    if (pending_ != 0) jump(static_cast<Stop>(pending_), 0);
-    stop_ = Stop::Parked;
+    if (pending_ != 0 && pending_ != static_cast<int>(Stop::Preempted))
+        jump(static_cast<Stop>(pending_), 0);
+    leave_stack(Stop::Parked);
+}
+
+void Worker::leave_stack(Stop stop) {
+    stop_ = stop;
     active_ = 0;
     stack_switch::begin(&fiber_->fake_stack, home_bottom_, home_size_);
     const ctx::transfer_t from = ctx::jump_fcontext(home_, this);
@@ -295,7 +335,7 @@ void Worker::recycle(std::unique_ptr<Fiber> fiber) {
 // On the guest stack. No local of this function lives across the jump.
 void Worker::trampoline_body(Worker* worker) {
     if (sigsetjmp(worker->fiber_->out, 0) == 0) {
-        worker->in_guest_ = 1;
+        worker->leave_host();
         worker->value_ = worker->call_(*worker->instance_, worker->arg_);
     }
     t_worker->in_guest_ = 0;
@@ -311,7 +351,34 @@ Worker& Worker::enter_host() {
 
 void Worker::leave_host() {
     in_guest_ = 1;
-    if (pending_ != 0) jump(static_cast<Stop>(pending_), 0);
+    if (pending_ != 0) act_on_pending();
+}
+
+void Worker::act_on_pending() {
+    const auto why = static_cast<Stop>(pending_);
+    if (why != Stop::Preempted) jump(why, 0);
+    give_way();
+}
+
+// On the guest's stack, in guest code or as a host function's last act. A deadline that is met on the way is found by
+// resume(), or by leave_host() afterwards.
+void Worker::give_way() {
+    in_guest_ = 0;
+    leave_stack(Stop::Preempted);
+    leave_host();
+}
+
+void Worker::keep_whole(bool on) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    whole_ = on ? 1 : 0;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+void Worker::rest() {
+    if (wall_armed_ns_ == 0) return;
+    wall_armed_ns_ = 0;
+    const itimerspec never{};
+    ::timer_settime(wall_timer_, 0, &never, nullptr);
 }
 
 void Worker::stop_guest(Stop stop, int trap) {
@@ -341,14 +408,14 @@ void Worker::on_fault(int signal, siginfo_t* info, void*) {
     if (info->si_code <= 0) ::raise(signal);
 }
 
-void Worker::on_timer(int signal, siginfo_t* info, void*) {
+void Worker::on_timer(int signal, siginfo_t* info, void* context) {
     Worker* worker = t_worker;
     if (worker == nullptr || info->si_code != SI_TIMER) return;
     const int saved_errno = errno;
     if (signal == kCpuSignal)
         worker->cpu_tick();
     else
-        worker->wall_tick();
+        worker->wall_tick(context);
     errno = saved_errno;
 }
 
@@ -364,13 +431,45 @@ void Worker::cpu_tick() {
     if (now - seen_cpu_ns_ >= cpu_limit_ns_) interrupt(Stop::CpuDeadline);
 }
 
-void Worker::wall_tick() {
+void Worker::wall_tick(void* context) {
     wall_armed_ns_ = 0;
     if (active_ == 0) return;
-    if (monotonic_ns() >= wall_end_ns_)
-        interrupt(Stop::WallDeadline);
-    else
-        arm_wall(wall_end_ns_);
+    const std::int64_t now = monotonic_ns();
+    if (now >= wall_end_ns_) return interrupt(Stop::WallDeadline);
+    if (slice_end_ns_ != 0 && now >= slice_end_ns_)
+        slice_end_ns_ = end_slice(context) ? 0 : now + slice_ns_;
+    const std::int64_t slice_end = slice_end_ns_;
+    const std::int64_t wall_end = wall_end_ns_;
+    arm_wall(slice_end == 0 ? wall_end : std::min(slice_end, wall_end));
+}
+
+// On the signal stack, `context` is what it interrupted. False: not here; another time.
+bool Worker::end_slice(void* context) {
+    if (in_guest_ == 0) {
+        if (pending_ == 0) pending_ = static_cast<int>(Stop::Preempted);
+        return true;
+    }
+    if (whole_ != 0) return false;
+    auto* interrupted = static_cast<ucontext_t*>(context);
+    const auto sp = static_cast<std::uintptr_t>(interrupted->uc_mcontext.gregs[REG_RSP]);
+    const auto bottom = reinterpret_cast<std::uintptr_t>(fiber_->stack->bottom());
+    if (sp < bottom + frame_bytes_ + kGiveWayBytes) return false;
+    // Delivered by the return from this handler, at the very instruction that was interrupted.
+    sigdelset(&interrupted->uc_sigmask, kSliceSignal);
+    ::syscall(SYS_tgkill, pid_, tid_, kSliceSignal);
+    return true;
+}
+
+void Worker::on_slice(int, siginfo_t*, void* context) {
+    // Returns to a guest that has it blocked again.
+    sigaddset(&static_cast<ucontext_t*>(context)->uc_sigmask, kSliceSignal);
+    Worker* worker = t_worker;
+    if (worker == nullptr || worker->active_ == 0 || worker->in_guest_ == 0 ||
+        !worker->fiber_->stack->holds(__builtin_frame_address(0)))
+        return;
+    const int saved_errno = errno;
+    worker->give_way();
+    errno = saved_errno;
 }
 
 void Worker::interrupt(Stop why) {

@@ -10,9 +10,14 @@
 // resume() puts those of the waiting one in place before its first instruction. Its CPU clock stands still meanwhile, its
 // wall clock does not. A waiting guest may be given up at any time: its frames own nothing.
 //
+// A guest that runs on and on is preempted, so that others get their turn: the wall timer ends its slice, and it is put
+// aside as one that parks, but with its wall clock standing still too. Registers of any width lie in the frame of a signal
+// on its own stack, from which it returns when it is resumed. That signal is blocked but for the moment in which the timer's
+// handler, which runs elsewhere, returns into guest code.
+//
 // Deadlines cost no system call an event. The CPU timer ticks only while this thread burns CPU; each tick compares with
 // what it saw of the same event before, so a late tick never hits the next event. The wall timer is armed when none is
-// pending and re-armed by its own handler. An idle worker is not woken, but for one last wall tick.
+// pending and re-armed by its own handler: under load once a slice. An idle worker is not woken: rest() disarms it.
 #pragma once
 
 #include <csetjmp>
@@ -29,7 +34,11 @@
 
 namespace hf::wasm {
 
-enum class Stop : std::uint8_t { Done, Trap, CpuDeadline, WallDeadline, Abort, Parked };
+enum class Stop : std::uint8_t { Done, Trap, CpuDeadline, WallDeadline, Abort, Parked, Preempted };
+
+// Preempted calls that may wait at once; beyond them a call runs to its end in one go. Each holds a stack of 320 KiB that
+// it has touched parts of, and the last of so many waits for the CPU time of all before it.
+inline constexpr std::size_t kPreemptedMax = 64;
 
 struct Outcome {
     Stop stop = Stop::Done;
@@ -76,18 +85,26 @@ public:
     // `parked_max`: guests that may wait at once. Installs the process's SIGSEGV, SIGBUS, SIGVTALRM and SIGALRM handlers.
     // Call before the last filter is laid.
     static Result<std::unique_ptr<Worker>> create(std::int64_t tick_ns, std::size_t parked_max = 0);
+    // From the next run() or resume() on a call that has run for so long by the clock is preempted; 0, as at the start:
+    // none is.
+    void preempt_after(std::int64_t slice_ns) { slice_ns_ = slice_ns; }
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
     ~Worker();
 
-    // Runs one call to its end, whatever that is, or until it parks. This worker's thread only, not from within a call.
+    // Runs one call to its end, whatever that is, or until it parks or is preempted. This worker's thread only, not from
+    // within a call.
     Outcome run(Instance& instance, GuestCall call, void* arg, Deadlines deadlines);
-    // After Stop::Parked, once.
+    // After Stop::Parked or Stop::Preempted, once.
     [[nodiscard]] Parked take_parked();
-    // Goes on with a parked call. Its deadlines are what run() gave it; `deadline_ns` (CLOCK_MONOTONIC) may come before
-    // them, 0: none. One whose time is up meanwhile is given up here and ends as such without running.
+    // Goes on with a call that was taken. Its deadlines are what run() gave it; `deadline_ns` (CLOCK_MONOTONIC) may come
+    // before them, 0: none. One whose time is up meanwhile is given up here and ends as such without running.
     Outcome resume(Parked parked, std::int64_t deadline_ns);
+    // Calls that wait: by themselves, and preempted.
     [[nodiscard]] std::size_t parked() const { return parked_; }
+    [[nodiscard]] std::size_t preempted() const { return preempted_; }
+    // No call comes soon: no timer needs to go off. Between calls.
+    void rest();
 
     // The calling thread's worker; null if it has none.
     static Worker* current();
@@ -101,6 +118,9 @@ public:
     // After may_park(), where stop_guest() is allowed too: run() or resume() answers Stop::Parked, and this returns when
     // the call is resumed, if ever.
     void park();
+    // While true the running call is not preempted; its deadlines hold all the same. For a GuestCall's own part, while it
+    // reads what may be gone by the time it is resumed.
+    void keep_whole(bool on);
 
     [[nodiscard]] Instance& instance() const { return *instance_; }
     // When the running call's wall time ends (CLOCK_MONOTONIC).
@@ -111,10 +131,17 @@ private:
     static void trampoline_body(Worker* worker);
     static void on_fault(int signal, siginfo_t* info, void* context);
     static void on_timer(int signal, siginfo_t* info, void* context);
+    static void on_slice(int signal, siginfo_t* info, void* context);
     void cpu_tick();
-    void wall_tick();
+    void wall_tick(void* context);
+    bool end_slice(void* context);
     void interrupt(Stop why);
+    void act_on_pending();
+    void give_way();
+    void leave_stack(Stop stop);
     void arm_wall(std::int64_t at_ns);
+    void begin_leg(std::int64_t start_ns);
+    bool have_stack();  // one more than the running call's; makes it if need be
     Outcome enter_guest(void* at, std::int64_t start_ns);
     void keep_deadlines(std::int64_t elapsed_ns);
     void recycle(std::unique_ptr<Fiber> fiber);
@@ -130,6 +157,11 @@ private:
     std::vector<std::unique_ptr<Fiber>> idle_;
     std::size_t parked_ = 0;
     std::size_t parked_max_ = 0;
+    std::size_t preempted_ = 0;
+    std::int64_t slice_ns_ = 0;
+    std::size_t frame_bytes_ = 0;  // of a signal's frame, at most
+    pid_t pid_ = 0;
+    pid_t tid_ = 0;
     std::unique_ptr<std::uint8_t[]> signal_stack_;
     timer_t cpu_timer_{};
     timer_t wall_timer_{};
@@ -140,12 +172,14 @@ private:
     volatile std::sig_atomic_t active_ = 0;
     volatile std::sig_atomic_t in_guest_ = 0;
     volatile std::sig_atomic_t pending_ = 0;  // a Stop that came while in the host
+    volatile std::sig_atomic_t whole_ = 0;
     volatile std::uint64_t serial_ = 0;       // names what runs: an event, or one leg of it
     volatile std::uint64_t seen_serial_ = 0;  // the one the last CPU tick saw
     volatile std::int64_t seen_cpu_ns_ = 0;
     volatile std::int64_t cpu_read_ns_ = 0;   // the thread's CPU clock when it was last looked at
     volatile std::int64_t cpu_limit_ns_ = 0;  // what is left of it
     volatile std::int64_t wall_end_ns_ = 0;
+    volatile std::int64_t slice_end_ns_ = 0;   // 0: the running call is not preempted (any more)
     volatile std::int64_t wall_armed_ns_ = 0;  // when the wall timer goes off; 0: not armed
 
     Instance* instance_ = nullptr;

@@ -34,17 +34,22 @@ std::uint32_t Residents::deliver(Instance& instance, void* arg) {
     std::uint8_t* to = instance.range(at, delivery.size);
     delivery.wild_buffer = to == nullptr;
     if (to == nullptr) return 0;
-    if (delivery.body.bytes == 0) {
+    // What it reads may move while it is put aside: where it lies is looked up after this.
+    Worker& worker = *Worker::current();
+    worker.keep_whole(true);
+    if (delivery.body_bytes == 0) {
         if (delivery.size > 0) std::memcpy(to, delivery.bytes, delivery.size);
     } else {
         // The event ends with the length of its last field, which says 0; what it is follows from the file.
-        const auto large = static_cast<std::uint32_t>(delivery.body.bytes);
+        const auto large = static_cast<std::uint32_t>(delivery.body_bytes);
         const std::uint32_t head = delivery.size - large;
         std::memcpy(to, delivery.bytes, head);
         std::memcpy(to + head - kLengthBytes, &large, kLengthBytes);
-        delivery.body_unreadable = !ring::read_body(delivery.body.fd, to + head, large, 0);
+        delivery.body_unreadable = !ring::read_body(delivery.body_fd, to + head, large, 0);
         if (delivery.body_unreadable) return 0;
     }
+    delivery.brought = true;
+    worker.keep_whole(false);
     const std::uint32_t rc = module.actor_event(guest, delivery.kind, at, delivery.size);
     if (module.actor_free != nullptr) module.actor_free(guest, at, delivery.size);
     return rc;
@@ -118,9 +123,7 @@ void Residents::nothing_ran(Ran& ran, Ended ended, std::string why, const Unit* 
         return refuse(Ended::NotResident, "no such activation is resident here");
     }
     if (unit->waiting != nullptr)
-        return refuse(Ended::Failed,
-                      "an event of this actor waits for the answer to its call: the next one "
-                      "comes after it");
+        return refuse(Ended::Failed, between(*unit) + ": the next one comes after it");
     const ActorClass& actor_class = *unit->actor_class;
     Instance& instance = unit->instance;
     Deadlines deadlines = actor_class.deadlines;
@@ -152,10 +155,14 @@ void Residents::nothing_ran(Ran& ran, Ended ended, std::string why, const Unit* 
     open.event.body_max = actor_class.body_max;
     open.name = asked.name;
     open.deadlines = deadlines;
+    open.elapsed_ns = 0;
+    open.kept.clear();
+    open.body = std::move(asked.body.file);
     open.delivery = {asked.kind,
                      asked.event.data(),
                      static_cast<std::uint32_t>(asked.event.size() + asked.body.bytes),
-                     asked.body};
+                     open.body.get(),
+                     asked.body.bytes};
     instance.event = &open.event;
     instance.clear_grow_refused();
     unit->state.begin();
@@ -183,12 +190,26 @@ Ran Residents::resume(std::uint64_t activation,
     Ran ran;
     Unit* unit = find(activation);
     if (unit == nullptr || unit->waiting == nullptr || unit->waiting->name != name ||
-        unit->waiting->event.call.n != n) {
+        unit->waiting->preempted || unit->waiting->event.call.n != n) {
         nothing_ran(ran, Ended::NotResident, "no such event waits here for that answer", nullptr);
         return ran;
     }
     open_ = std::move(unit->waiting);
+    open_->elapsed_ns = 0;
     open_->event.answered(code, payload);
+    finish(*unit, worker_.resume(std::move(open_->parked), deadline_ns), ran);
+    return ran;
+}
+
+Ran Residents::go_on(std::uint64_t activation, EventName name, std::int64_t deadline_ns) {
+    Ran ran;
+    Unit* unit = find(activation);
+    if (unit == nullptr || unit->waiting == nullptr || unit->waiting->name != name ||
+        !unit->waiting->preempted) {
+        nothing_ran(ran, Ended::NotResident, "the actor left while its event ran", nullptr);
+        return ran;
+    }
+    open_ = std::move(unit->waiting);
     finish(*unit, worker_.resume(std::move(open_->parked), deadline_ns), ran);
     return ran;
 }
@@ -196,8 +217,9 @@ Ran Residents::resume(std::uint64_t activation,
 void Residents::finish(Unit& unit, const Outcome& outcome, Ran& ran) {
     Open& open = *open_;
     ran.output = &open.event;
-    ran.elapsed_ns = outcome.elapsed_ns;
-    if (outcome.stop == Stop::Parked) return put_aside(unit, ran);
+    ran.elapsed_ns = open.elapsed_ns + outcome.elapsed_ns;
+    if (outcome.stop == Stop::Parked) return put_aside(unit, ran, false);
+    if (outcome.stop == Stop::Preempted) return put_aside(unit, ran, true);
     if (outcome.stop != Stop::Done || static_cast<std::int32_t>(outcome.value) < 0 ||
         open.delivery.no_room || open.delivery.wild_buffer || open.delivery.body_unreadable)
         return fail_event(unit, outcome, ran);
@@ -206,21 +228,42 @@ void Residents::finish(Unit& unit, const Outcome& outcome, Ran& ran) {
     unit.alarm_ms = open.event.alarm_ms;
     ran.state_bytes = unit.state.bytes();
     open.event.end_lines();
+    open.body.reset();
     // What the guest grew for it would stay, once for each actor that was ever sent one.
-    if (open.delivery.body.bytes > 0 || open.event.reply_large.valid()) unit.instance.drop();
+    if (open.delivery.body_bytes > 0 || open.event.reply_large.valid()) unit.instance.drop();
 }
 
-void Residents::put_aside(Unit& unit, Ran& ran) {
-    ran.ended = Ended::Calling;
+void Residents::put_aside(Unit& unit, Ran& ran, bool preempted) {
+    Open& open = *open_;
     ran.state_bytes = unit.state.bytes();
+    open.elapsed_ns = ran.elapsed_ns;
+    open.preempted = preempted;
+    open.parked = worker_.take_parked();
+    Delivery& delivery = open.delivery;
+    if (delivery.brought) {
+        open.body.reset();
+    } else if (open.kept.empty()) {
+        const std::size_t here = delivery.size - static_cast<std::size_t>(delivery.body_bytes);
+        open.kept.assign(delivery.bytes, delivery.bytes + here);
+        delivery.bytes = open.kept.data();
+    }
+    unit.waiting = std::move(open_);
+    open_ = std::make_unique<Open>();
+    if (preempted) {
+        ran.ended = Ended::Preempted;
+        return;
+    }
+    ran.ended = Ended::Calling;
     const std::int64_t left_ms = std::clamp<std::int64_t>(
         (worker_.wall_end_ns() - monotonic_ns()) / 1'000'000, 1, UINT32_MAX);
     ran.timeout_ms = static_cast<std::uint32_t>(left_ms);
-    if (const std::uint32_t asked = open_->event.call.timeout_ms; asked != 0)
+    if (const std::uint32_t asked = open.event.call.timeout_ms; asked != 0)
         ran.timeout_ms = std::min(asked, ran.timeout_ms);
-    open_->parked = worker_.take_parked();
-    unit.waiting = std::move(open_);
-    open_ = std::make_unique<Open>();
+}
+
+std::string Residents::between(const Unit& unit) {
+    return unit.waiting->preempted ? "an event of this actor runs"
+                                   : "an event of this actor waits for the answer to its call";
 }
 
 // Whatever stopped it, its writes and its memory go: half an event must not be seen by the next one.
@@ -239,6 +282,7 @@ void Residents::fail_event(Unit& unit, const Outcome& outcome, Ran& ran) {
     instance.drop();
     event.replied = false;
     event.reply_large.reset();
+    open.body.reset();
     const auto refuse = [&ran](Ended ended, std::string why) {
         ran.ended = ended;
         ran.error = std::move(why);
@@ -257,9 +301,10 @@ void Residents::fail_event(Unit& unit, const Outcome& outcome, Ran& ran) {
             return refuse(event.limit ? Ended::Limit : Ended::Failed, event.abort);
         case Stop::Done:
         case Stop::Parked:
+        case Stop::Preempted:
             break;
     }
-    if (open.delivery.no_room && open.delivery.body.bytes > 0)
+    if (open.delivery.no_room && open.delivery.body_bytes > 0)
         return refuse(
             Ended::Limit,
             "limit memory_max: the actor has no room for an event of " +
@@ -285,9 +330,7 @@ Result<Bytes> Residents::checkpoint(std::uint64_t activation) const {
     if (unit == nullptr || !unit->serving)
         return fail(Code::NotFound, "no such activation is resident here");
     if (unit->waiting != nullptr)
-        return fail(Code::Busy,
-                    "an event of this actor waits for the answer to its call: its state is in "
-                    "between");
+        return fail(Code::Busy, between(*unit) + ": its state is in between");
     return unit->state.encode_all();
 }
 

@@ -2,8 +2,8 @@
 // Knows no link and no message: plugin.cpp turns these calls into answers. A unit's state is here; its guest memory is
 // mapped at its first event and dropped after a failure, to be mapped again from the image at the next one.
 //
-// An event that calls another actor is put aside with everything that is its own, and its unit takes no other event
-// until resume() has brought it to its end or the unit is dropped.
+// An event that calls another actor, or that was preempted, is put aside with everything that is its own, and its unit
+// takes no other event until resume() or go_on() has brought it to its end or the unit is dropped.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,9 @@ struct ActorClass {
     Deadlines deadlines;
 };
 
-// The body of a request that came beside its event, whose last field is empty. `fd` is a sealed memory file of so many
-// bytes and stays the caller's.
+// The body of a request that came beside its event, whose last field is empty: a sealed memory file of so many bytes.
 struct LargeBody {
-    int fd = -1;
+    UniqueFd file;
     std::uint64_t bytes = 0;  // 0: there is none
 };
 
@@ -49,17 +48,18 @@ enum class Ended : std::uint8_t {
     CpuDeadline,
     WallDeadline,
     Limit,
-    Calling  // not ended: it waits for the answer to output->call
+    Calling,   // not ended: it waits for the answer to output->call
+    Preempted  // not ended: others have their turn before go_on()
 };
 
 // What an event left. `output` and `changes` are good until the next run(), resume() or drop().
 struct Ran {
     Ended ended = Ended::Ok;
-    std::string error;  // one sentence unless Ok or Calling
+    std::string error;  // one sentence unless Ok, Calling or Preempted
     Event* output = nullptr;
     Bytes changes;  // empty: read-only
     std::uint32_t state_bytes = 0;
-    std::int64_t elapsed_ns = 0;
+    std::int64_t elapsed_ns = 0;  // on the CPU or wanting it, since it began or was resumed
     std::uint32_t timeout_ms =
         0;  // of the call: what it asked for, at most what is left of the event; 0: the latter
 };
@@ -108,11 +108,14 @@ public:
                std::int32_t code,
                BytesView payload,
                std::int64_t deadline_ns);
-    // The whole state as a ChangeSet. Busy while an event waits.
+    // The event that was preempted here has its next slice.
+    Ran go_on(std::uint64_t activation, EventName name, std::int64_t deadline_ns);
+    // The whole state as a ChangeSet. Busy while an event is put aside.
     Result<Bytes> checkpoint(std::uint64_t activation) const;
 
     [[nodiscard]] std::size_t count() const { return units_.size(); }
     [[nodiscard]] std::size_t mapped() const { return pool_.taken(); }
+    // Has an event that is put aside.
     [[nodiscard]] bool waiting(std::uint64_t activation) const;
     // Its module has the marker actor_on_stop.
     [[nodiscard]] bool wants_stop(std::uint64_t activation) const;
@@ -125,7 +128,9 @@ private:
         std::uint32_t kind = 0;
         const std::uint8_t* bytes = nullptr;
         std::uint32_t size = 0;  // of the whole event, its large body included
-        LargeBody body = {};
+        int body_fd = -1;
+        std::uint64_t body_bytes = 0;
+        bool brought = false;  // the guest has it all; what `bytes` and `body_fd` name may go
         bool body_unreadable = false;
         bool no_room = false;
         bool wild_buffer = false;
@@ -136,6 +141,10 @@ private:
         Delivery delivery;
         EventName name;
         Deadlines deadlines;
+        std::int64_t elapsed_ns = 0;  // of the slices before
+        bool preempted = false;
+        Bytes kept;  // the event, when it was put aside before it was brought
+        UniqueFd body;
         Parked parked;
     };
     struct Unit {
@@ -162,13 +171,14 @@ private:
         std::int64_t now_ms;
         std::int64_t deadline_ns;
         EventName name;
-        LargeBody body;
+        LargeBody& body;
     };
     // Each fills `ran`, which its caller gives to its own: a copy of it costs more than a host call.
     void run_asked(const Asked& asked, Ran& ran);
     void nothing_ran(Ran& ran, Ended ended, std::string why, const Unit* unit);
     void finish(Unit& unit, const Outcome& outcome, Ran& ran);
-    void put_aside(Unit& unit, Ran& ran);
+    void put_aside(Unit& unit, Ran& ran, bool preempted);
+    [[nodiscard]] static std::string between(const Unit& unit);
     void fail_event(Unit& unit, const Outcome& outcome, Ran& ran);
 
     Worker& worker_;

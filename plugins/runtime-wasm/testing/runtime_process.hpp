@@ -218,6 +218,29 @@ public:
             });
         return answer;
     }
+    // Http events of several units, sent together; in which order they were answered, each of them well.
+    std::vector<std::size_t> race(const std::vector<std::pair<std::uint64_t, Bytes>>& events) {
+        const std::uint64_t first = next_;
+        for (const auto& [activation, event] : events) {
+            auto& fbb = channel_->builder();
+            const abi::EventId id(1, activation);
+            const auto vector = fbb.CreateVector(event);
+            REQUIRE(channel_->request(next_++,
+                                      abi::CreateDeliver(
+                                          fbb, activation, &id, 0, abi::EventKind::Http, vector, 1),
+                                      monotonic_ns() + 30'000'000'000,
+                                      0) == port::Sent::Now);
+        }
+        std::vector<std::size_t> order;
+        const auto handler = [&](const port::Received& received) {
+            if (received.type != abi::Body::Delivered) return;
+            CHECK(received.as<abi::Delivered>().status() == abi::DeliverStatus::Ok);
+            order.push_back(static_cast<std::size_t>(received.reply_to - first));
+        };
+        REQUIRE(rig::run_until(
+            *channel_, handler, [&] { return order.size() == events.size(); }, kPatienceMs));
+        return order;
+    }
     // The answer to call `n` of the event of `activation` that waits.
     Answer resume(std::uint64_t activation,
                   std::uint32_t n,

@@ -151,8 +151,18 @@ void Stage::open(std::uint64_t activation) {
 }
 
 Ran Stage::run(std::uint64_t activation, std::uint32_t kind, const Bytes& event) {
+    Ran ran = begin(activation, kind, event);
+    while (ran.ended == Ended::Preempted) ran = go_on(activation);
+    return ran;
+}
+
+Ran Stage::begin(std::uint64_t activation, std::uint32_t kind, const Bytes& event) {
     if (residents.unit(activation).empty()) open(activation);
     return residents.run(activation, kind, event, kNowMs, 0, {1, activation});
+}
+
+Ran Stage::go_on(std::uint64_t activation, std::int64_t deadline_ns) {
+    return residents.go_on(activation, {1, activation}, deadline_ns);
 }
 
 Ran Stage::answer(std::uint64_t activation,

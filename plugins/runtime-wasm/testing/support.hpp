@@ -64,6 +64,14 @@ struct Host {
 };
 Host& host();
 
+// While it lives, events are preempted after so long.
+struct Slices {
+    explicit Slices(std::int64_t ns) { host().worker->preempt_after(ns); }
+    Slices(const Slices&) = delete;
+    Slices& operator=(const Slices&) = delete;
+    ~Slices() { host().worker->preempt_after(0); }
+};
+
 // A class and its residents for one module.
 struct Stage {
     explicit Stage(const Bytes& wasm,
@@ -75,8 +83,11 @@ struct Stage {
 
     // Opens an empty unit.
     void open(std::uint64_t activation);
-    // One event; `activation` is opened when it is not there.
+    // One event, with as many slices as it takes; `activation` is opened when it is not there.
     Ran run(std::uint64_t activation, std::uint32_t kind = 1, const Bytes& event = {});
+    // Its first slice, and a further one.
+    Ran begin(std::uint64_t activation, std::uint32_t kind = 1, const Bytes& event = {});
+    Ran go_on(std::uint64_t activation, std::int64_t deadline_ns = 0);
     // The answer to the call that the event of `activation` waits for.
     Ran answer(std::uint64_t activation,
                std::uint32_t n,

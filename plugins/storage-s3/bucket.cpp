@@ -18,6 +18,11 @@ bool plain_etag(const std::string& etag) {
 
 }  // namespace
 
+// What is open is kept by its requests too: they must go first.
+Bucket::~Bucket() {
+    for (const auto& operation : std::exchange(open_, {})) operation->abandon();
+}
+
 std::string Bucket::no_room(std::size_t bytes) const {
     if (open_.size() < env_.settings.requests_open_max && open_bytes_ + bytes <= kOpenBytesMax)
         return {};

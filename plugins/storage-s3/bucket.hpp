@@ -74,6 +74,7 @@ class Bucket {
 public:
     // `env` must outlive it.
     explicit Bucket(Env& env) : env_(env) {}
+    ~Bucket();
     Bucket(const Bucket&) = delete;
     Bucket& operator=(const Bucket&) = delete;
 

@@ -13,10 +13,10 @@ PutCall create(const std::string& key, const std::string& body, WriteId id) {
     return {key, body, Condition::IfAbsent, {}, id};
 }
 
-PutCall replace(const std::string& key,
-                const std::string& body,
-                const std::string& etag,
-                WriteId id) {
+PutCall renew(const std::string& key,
+              const std::string& body,
+              const std::string& etag,
+              WriteId id) {
     return {key, body, Condition::IfMatch, etag, id};
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("a write whose answer is lost is found and not written twice") {
         CHECK(store.written("k") == 1);
         store.script(first("PUT", 1, fate));
         const std::string etag = rig.get("k").etag;
-        CHECK(rig.put(replace("k", "two", etag, {1, 2})).outcome == Outcome::Applied);
+        CHECK(rig.put(renew("k", "two", etag, {1, 2})).outcome == Outcome::Applied);
         CHECK(store.written("k") == 2);
         CHECK(rig.env->counts.looks >= 1);
     }
@@ -87,16 +87,16 @@ TEST_CASE("a write that arrives late takes effect once and never over another's"
     store.script(first("PUT", 1, Fate::Late));
     const PutResult stored = rig.put(create("k", "one", {1, 1}));
     CHECK(stored.outcome == Outcome::Applied);
-    CHECK(rig.put(replace("k", "two", stored.etag, {2, 2})).outcome == Outcome::Applied);
+    CHECK(rig.put(renew("k", "two", stored.etag, {2, 2})).outcome == Outcome::Applied);
     store.land_late();
     CHECK(store.body_of("k") == "two");
     CHECK(store.written("k") == 2);
     // The same for a replacement.
     const std::string etag = rig.get("k").etag;
     store.script(first("PUT", 1, Fate::Late));
-    const PutResult third = rig.put(replace("k", "three", etag, {3, 3}));
+    const PutResult third = rig.put(renew("k", "three", etag, {3, 3}));
     CHECK(third.outcome == Outcome::Applied);
-    CHECK(rig.put(replace("k", "four", third.etag, {4, 4})).outcome == Outcome::Applied);
+    CHECK(rig.put(renew("k", "four", third.etag, {4, 4})).outcome == Outcome::Applied);
     store.land_late();
     CHECK(store.body_of("k") == "four");
 }
@@ -122,8 +122,8 @@ TEST_CASE("who comes second is told what is there") {
     CHECK(second.etag == stored.etag);
     CHECK(second.write_id == WriteId{1, 1});
     CHECK(rig.put(create("k", "one", {1, 1})).outcome == Outcome::Applied);  // the same again
-    CHECK(rig.put(replace("k", "x", "\"old\"", {3, 3})).outcome == Outcome::PreconditionFailed);
-    CHECK(rig.put(replace("none", "x", "\"old\"", {3, 3})).outcome == Outcome::NotFound);
+    CHECK(rig.put(renew("k", "x", "\"old\"", {3, 3})).outcome == Outcome::PreconditionFailed);
+    CHECK(rig.put(renew("none", "x", "\"old\"", {3, 3})).outcome == Outcome::NotFound);
     CHECK(store.written("k") == 1);
 }
 
@@ -277,8 +277,8 @@ TEST_CASE("what cannot be asked is refused by name") {
     const PutResult large =
         rig.put({"k", std::string(kObjectBytesMax + 1, 'x'), Condition::None, {}, {}});
     CHECK(large.reason.find("kObjectBytesMax") != std::string::npos);
-    CHECK(rig.put(replace("k", "x", "", {1, 1})).outcome == Outcome::Refused);
-    CHECK(rig.put(replace("k", "x", "a\r\nx-evil: 1", {1, 1})).outcome == Outcome::Refused);
+    CHECK(rig.put(renew("k", "x", "", {1, 1})).outcome == Outcome::Refused);
+    CHECK(rig.put(renew("k", "x", "a\r\nx-evil: 1", {1, 1})).outcome == Outcome::Refused);
     CHECK(rig.put({"k", "x", static_cast<Condition>(7), {}, {}}).outcome == Outcome::Refused);
     CHECK(store.objects() == 1);
     // Two are open, the third is told so at once.

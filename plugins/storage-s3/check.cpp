@@ -10,8 +10,6 @@ namespace {
 
 // Writers at once: a store that checks first and writes then lets several of them through nearly always.
 constexpr std::size_t kRunners = 8;
-// Between rounds, with jitter: backoff.hpp's pauses from the third on.
-constexpr unsigned kPauseStep = 3;
 
 std::string quoted(const std::string& text) {
     return '"' + text + '"';
@@ -97,7 +95,8 @@ StartCheck::Step StartCheck::create(bool again) {
                 return "it answers " + describe(reply.exchange) +
                        " to a write with If-None-Match: * of a key that is there, instead of 412: "
                        "it does not honour the condition";
-            }};
+            },
+            again};
 }
 
 StartCheck::Step StartCheck::replace_current() {
@@ -118,7 +117,8 @@ StartCheck::Step StartCheck::replace_current() {
                        (env_.settings.etag_form == EtagForm::Auto
                             ? ", quoted or not"
                             : "; etag_form = \"auto\" finds out which form it wants");
-            }};
+            },
+            false};
 }
 
 StartCheck::Step StartCheck::replace_stale() {
@@ -252,7 +252,8 @@ void StartCheck::step_answered(const Reply& reply) {
     switch (reply.verdict) {
         case Verdict::NotSent:
         case Verdict::Uncertain:
-            return start_over(describe(reply.exchange));
+            if (!steps_[at_].again) return start_over(reply);
+            return later(reply, [this] { run_step(); });
         case Verdict::Skewed:
             if (std::exchange(clock_corrected_, true)) return refuse(explain(reply));
             return run_step();
@@ -263,6 +264,8 @@ void StartCheck::step_answered(const Reply& reply) {
     const bool access = at_ == 0;
     const bool denied = reply.exchange.status == 401 || reply.exchange.status == 403;
     if ((access && reply.verdict != Verdict::Done) || denied) return refuse(explain(reply));
+    failed_ = 0;
+    unreached_ = false;
     const Step& step = steps_[at_];
     if (step.judge) {
         const std::string wrong = step.judge(reply);
@@ -313,14 +316,16 @@ void StartCheck::look_at_winner() {
 }
 
 void StartCheck::winner_seen(const Reply& reply) {
-    if (reply.verdict != Verdict::Done) return start_over(describe(reply.exchange));
+    if (reply.verdict == Verdict::NotSent || reply.verdict == Verdict::Uncertain)
+        return later(reply, [this] { look_at_winner(); });
+    if (reply.verdict != Verdict::Done) return start_over(reply);
     const auto there = std::find_if(runners_.begin(), runners_.end(), [&](const Runner& one) {
         return one.write_id == reply.write_id;
     });
     const bool won =
         std::any_of(runners_.begin(), runners_.end(), [](const Runner& one) { return one.won; });
     // Whose answer was lost may have won; who was told so must have.
-    if (there == runners_.end() && !won) return start_over("no write of a race was done");
+    if (there == runners_.end() && !won) return start_over(reply);
     if (won && (there == runners_.end() || !there->won))
         return refuse(where() +
                       " cannot keep actors: a write that it said was done is not there; "
@@ -329,13 +334,19 @@ void StartCheck::winner_seen(const Reply& reply) {
     next();
 }
 
-void StartCheck::start_over(const std::string& why) {
+void StartCheck::later(const Reply& reply, std::function<void()> fn) {
     for (const Http::Id id : std::exchange(open_, {})) env_.client.cancel(id);
-    trouble_ = where() + " cannot be used yet: " + why;
-    timer_ = env_.loop.after(pause_ms(kPauseStep + failed_++, env_.random()), [this] {
+    trouble_ = where() + " cannot be used yet: " + describe(reply.exchange);
+    unreached_ = reply.verdict == Verdict::NotSent;
+    env_.loop.cancel(timer_);
+    timer_ = env_.loop.after(pause_ms(++failed_, env_.random()), [this, fn = std::move(fn)] {
         timer_ = 0;
-        begin();
+        fn();
     });
+}
+
+void StartCheck::start_over(const Reply& reply) {
+    later(reply, [this] { begin(); });
 }
 
 void StartCheck::refuse(const std::string& why) {

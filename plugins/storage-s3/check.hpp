@@ -27,12 +27,16 @@ public:
     [[nodiscard]] State state() const { return state_; }
     // Refused: why, and what to do. Running: why it was tried again, empty while the first try goes on.
     [[nodiscard]] const std::string& trouble() const { return trouble_; }
+    // Running: nothing that was sent last got through.
+    [[nodiscard]] bool unreached() const { return unreached_; }
 
 private:
     // What is asked, and what is wrong with the reply: empty for nothing.
     struct Step {
         std::function<Call()> ask;
         std::function<std::string(const Reply&)> judge;
+        // Asked once more when the answer is lost. Not a write that succeeds: the second time its condition is broken.
+        bool again = true;
     };
 
     [[nodiscard]] Step list_bucket();
@@ -52,7 +56,8 @@ private:
     void look_at_winner();
     void winner_seen(const Reply& reply);
     void next();
-    void start_over(const std::string& why);
+    void start_over(const Reply& reply);
+    void later(const Reply& reply, std::function<void()> fn);
     void refuse(const std::string& why);
     [[nodiscard]] std::string explain(const Reply& reply) const;
     void send(Call call, std::function<void(const Reply&)> done);
@@ -66,7 +71,8 @@ private:
 
     std::vector<Step> steps_;
     std::size_t at_ = 0;
-    unsigned failed_ = 0;           // rounds that could not be finished
+    unsigned failed_ = 0;  // answers that decided nothing, since one did
+    bool unreached_ = false;
     bool clock_corrected_ = false;  // in this step
     bool tried_bare_ = false;
     std::string alone_;  // keys of this round

@@ -68,7 +68,6 @@ HttpRequest Client::signed_request(Call call) {
     out.body = std::move(call.body);
     out.timeout_ms = call.timeout_ms;
     out.answer_bytes_max = call.answer_bytes_max;
-    out.fresh = call.fresh;
     return out;
 }
 
@@ -102,7 +101,7 @@ Reply Client::read(HttpAnswer& answer) {
 
 void Client::correct_clock(const Reply& reply) {
     if (reply.store_time_ms == 0) return;
-    const std::int64_t offset_s = (reply.store_time_ms - wall_ms()) / 1000;
+    const std::int64_t offset_s = reply.store_time_ms / 1000 - wall_ms() / 1000;
     if (offset_s == clock_offset_s_) return;
     clock_offset_s_ = offset_s;
     say_("this machine's clock is " + std::to_string(offset_s < 0 ? -offset_s : offset_s) + " s " +

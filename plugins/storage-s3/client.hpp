@@ -28,7 +28,6 @@ struct Call {
     Pairs headers;  // lower case; all of them are signed
     std::string body;
     std::size_t answer_bytes_max = kErrorBytesMax;
-    bool fresh = false;
     std::int64_t timeout_ms = 0;
 };
 

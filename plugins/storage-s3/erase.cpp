@@ -16,7 +16,8 @@ public:
         : Operation(shared), call_(std::move(call)), done_(std::move(done)) {
         keys_.push_back(call_.key);
         keys_.insert(keys_.end(), call_.also.begin(), call_.also.end());
-        allow_more(2 * keys_.size());
+        // Each key is looked at and deleted.
+        allow_more(2 * env().settings.attempts_max * keys_.size());
     }
 
 protected:

@@ -42,6 +42,8 @@ struct Http::Exchange {
     Done done;
     HttpAnswer answer;
     std::size_t head_bytes = 0;
+    bool head_complete = false;  // of the answer that counts
+    unsigned begun = 0;          // times that the request was about to be sent
     char error[CURL_ERROR_SIZE] = {};
 
     Exchange() = default;
@@ -49,6 +51,14 @@ struct Http::Exchange {
     Exchange& operator=(const Exchange&) = delete;
     ~Exchange() { curl_slist_free_all(list); }
 
+    // A connection is ready and the request goes out next.
+    static int on_ready(void* self, char*, char*, int, int) {
+        // SAFETY: what prepare() set.
+        auto& exchange = *static_cast<Exchange*>(self);
+        const std::string& method = exchange.request.method;
+        const bool again = exchange.begun++ > 0 && method != "GET" && method != "HEAD";
+        return again ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+    }
     static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* self) {
         // SAFETY: what prepare() set.
         auto& exchange = *static_cast<Exchange*>(self);
@@ -68,7 +78,11 @@ struct Http::Exchange {
         if (exchange.head_bytes > kHeadBytesMax) return 0;
         const std::string_view line(bytes, total);
         // The head of an answer on the way (100) does not belong to the one that counts.
-        if (line.starts_with("HTTP/")) exchange.answer.headers.clear();
+        if (line.starts_with("HTTP/")) {
+            exchange.answer.headers.clear();
+            exchange.head_complete = false;
+        }
+        if (trim(line).empty()) exchange.head_complete = true;
         const std::size_t colon = line.find(':');
         if (colon == std::string_view::npos) return total;
         std::string name(line.substr(0, colon));
@@ -86,6 +100,8 @@ const std::string& HttpAnswer::header(std::string_view name) const {
         if (known == name) return value;
     return none;
 }
+
+Http::Http(Loop& loop, Options options) : loop_(loop), options_(std::move(options)) {}
 
 Result<std::unique_ptr<Http>> Http::create(Loop& loop, Options options) {
     if (!global_init()) return fail(Code::Unavailable, "libcurl cannot be initialised");
@@ -197,7 +213,8 @@ void Http::prepare(Exchange& exchange) {
     set(easy,
         CURLOPT_CONNECTTIMEOUT_MS,
         static_cast<long>(std::min(options_.connect_timeout_ms, request.timeout_ms)));
-    set(easy, CURLOPT_FRESH_CONNECT, request.fresh ? 1L : 0L);
+    set(easy, CURLOPT_PREREQFUNCTION, &Exchange::on_ready);
+    set(easy, CURLOPT_PREREQDATA, &exchange);
     set(easy, CURLOPT_ERRORBUFFER, &exchange.error[0]);
     set(easy, CURLOPT_WRITEFUNCTION, &Exchange::on_body);
     set(easy, CURLOPT_WRITEDATA, &exchange);
@@ -288,20 +305,20 @@ void Http::finish(void* easy, int result) {
     running_.erase(found);
     HttpAnswer& answer = exchange->answer;
     long status = 0;
-    long sent_bytes = 0;
     long connections = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    curl_easy_getinfo(easy, CURLINFO_REQUEST_SIZE, &sent_bytes);
     curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connections);
     connections_made_ += static_cast<std::uint64_t>(connections);
     answer.status = static_cast<int>(status);
-    answer.answered = result == CURLE_OK && status >= 200;
-    // An answer shows a request even if it was counted with an exchange before.
-    answer.sent = sent_bytes > 0 || status != 0;
+    // To libcurl a head that is cut is a head.
+    answer.answered = result == CURLE_OK && status >= 200 && exchange->head_complete;
+    answer.sent = exchange->begun > 0;
     if (!answer.answered)
         answer.trouble = exchange->error[0] != '\0'
                              ? exchange->error
                              : curl_easy_strerror(static_cast<CURLcode>(result));
+    if (result == CURLE_ABORTED_BY_CALLBACK) answer.trouble = "the connection was closed under it";
+    if (result == CURLE_OK && !answer.answered) answer.trouble = "the head of the answer is cut";
     curl_multi_remove_handle(multi_, easy);
     idle_.push_back(easy);
     exchange->done(answer);

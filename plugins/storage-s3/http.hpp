@@ -2,8 +2,8 @@
 // TLS, bounds on answers, and for telling apart what certainly was not sent. The only file that knows libcurl. Not for S3:
 // headers come signed and answers are not judged.
 //
-// A connection that the peer had closed meanwhile is noticed when a request meets it; libcurl then sends that request once
-// more by itself. So a request may reach the store twice. Who cannot bear that asks for a fresh connection.
+// A connection that the peer closes while a request goes out: libcurl would send that request once more by itself. A GET or
+// HEAD may; anything else is ended instead, since what the first sending did is not known.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,6 @@ struct HttpRequest {
     std::string body;                  // PUT
     std::int64_t timeout_ms = 5'000;   // from the start of sending to the last byte
     std::size_t answer_bytes_max = 0;  // a longer body ends the exchange
-    bool fresh = false;                // on a connection of its own
 };
 
 struct HttpAnswer {
@@ -70,7 +69,7 @@ public:
 
 private:
     struct Exchange;
-    Http(Loop& loop, Options options) : loop_(loop), options_(std::move(options)) {}
+    Http(Loop& loop, Options options);
     void start_waiting();
     void start(std::unique_ptr<Exchange> exchange);
     void prepare(Exchange& exchange);

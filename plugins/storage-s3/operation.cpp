@@ -45,7 +45,10 @@ void Operation::exchange(Call call, std::function<void(Reply&)> done) {
             Reply& reply) mutable {
             self->open_.erase(*id);
             if (self->ended_flag_) return;
-            if (reply.verdict == Verdict::Done) self->env_.budget.succeeded();
+            if (reply.verdict == Verdict::Done) {
+                self->env_.budget.succeeded();
+                self->pauses_ = 0;
+            }
             if (reply.verdict != Verdict::Done) self->last_trouble_ = describe(reply.exchange);
             // The clock is right now, and nothing was done: that try did not count.
             if (reply.verdict == Verdict::Skewed && !std::exchange(self->clock_corrected_, true))

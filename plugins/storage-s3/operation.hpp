@@ -45,6 +45,8 @@ public:
 
     // `ended` lets go of it; called before the answer is given.
     void start(Ended ended);
+    // Ends it without an answer: nobody is left to hear it.
+    void abandon() { stop(); }
 
 protected:
     virtual void begin() = 0;
@@ -71,7 +73,7 @@ private:
     bool clock_corrected_ = false;
     std::size_t tries_ = 0;
     std::size_t tries_allowed_;
-    unsigned pauses_ = 0;
+    unsigned pauses_ = 0;  // since something was done
     std::int64_t deadline_ns_ = 0;
     std::string last_trouble_;
     std::set<Http::Id> open_;

@@ -62,8 +62,6 @@ Call put_request(const Env& env, const PutCall& put) {
     if (put.condition == Condition::IfAbsent) call.headers.emplace_back("if-none-match", "*");
     if (put.condition == Condition::IfMatch)
         call.headers.emplace_back("if-match", etag_to_wire(put.etag, env.etag_bare));
-    // Sent twice over a connection that had died, it could not tell its own write from a stranger's.
-    call.fresh = put.write_id.none() && put.condition != Condition::None;
     return call;
 }
 

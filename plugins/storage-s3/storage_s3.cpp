@@ -113,7 +113,7 @@ Result<void> StorageS3::check_store() {
     check_ = std::make_unique<StartCheck>(*env_, [this] { checked(); });
     check_->begin();
     const std::int64_t until = monotonic_ns() + kStartWaitNs;
-    while (check_->state() == StartCheck::State::Running && check_->trouble().empty()) {
+    while (check_->state() == StartCheck::State::Running && !check_->unreached()) {
         const std::int64_t left = until - monotonic_ns();
         if (left <= 0) break;
         loop_->wait(static_cast<int>(left / kNsPerMs) + 1);

@@ -1,5 +1,5 @@
 """A proxy between storage-s3 and its store that goes wrong as a seed says. It forwards the Host header as it came, so that
-signatures hold, and understands Content-Length only, which is all that S3 clients of this kind need.
+signatures hold.
 
 Faults, each for a share of the requests: slow (held back before or after), lost (cut before the store saw it), mute (done, and the
 answer is dropped), half (done, and the answer is cut), late (cut now, done some time later), and answers of its own: 409, 412, 429,
@@ -17,8 +17,8 @@ LATE_S = 0.3    # well after the client has begun to settle
 SLOW_S = 0.05
 
 
-def read_message(sock, buffer, head_only=False):
-    """One message off a socket: (start line, headers, whole bytes), or None at its end."""
+def read_request(sock, buffer):
+    """One request off a socket: (request line, all of its bytes), or None at its end."""
     while b"\r\n\r\n" not in buffer:
         piece = sock.recv(65536)
         if not piece:
@@ -27,27 +27,26 @@ def read_message(sock, buffer, head_only=False):
     head, _, rest = bytes(buffer).partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     headers = dict((k.lower(), v.strip()) for k, v in (line.split(":", 1) for line in lines[1:]))
-    size = 0 if head_only or " 204 " in lines[0] else int(headers.get("content-length", 0))
+    size = int(headers.get("content-length", 0))
     while len(rest) < size:
         piece = sock.recv(65536)
         if not piece:
             return None
         rest += piece
-    whole = head + b"\r\n\r\n" + rest[:size]
     buffer[:] = rest[size:]
-    return lines[0], headers, whole
+    return lines[0], head + b"\r\n\r\n" + rest[:size]
 
 
 class Proxy:
-    def __init__(self, endpoint, seed, share=0.1, faults=FAULTS):
+    def __init__(self, endpoint, seed, share=0.1, faults=FAULTS, tls=None):   # tls: an ssl.SSLContext to serve with
         host, port = endpoint.removeprefix("http://").rsplit(":", 1)
         self.store = (host, int(port))
-        self.share, self.faults, self.seed = share, faults, seed
+        self.share, self.faults, self.tls = share, faults, tls
         self.dice = random.Random(seed)
         self.lock = threading.Lock()
         self.made = {}
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.endpoint = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{self.listener.getsockname()[1]}"
         self.ending = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -71,44 +70,53 @@ class Proxy:
             fault = self.dice.choice(self.faults)
             if fault == "garbage" and "list-type=2" not in line:
                 return None
-            if fault == "412" and not line.startswith("PUT"):
+            # A store that says so of what nobody wrote is refused at the start, rightly.
+            if fault == "412" and (not line.startswith("PUT") or ".probe/" in line):
                 return None
             self.made[fault] = self.made.get(fault, 0) + 1
             return fault
 
-    def _ask(self, whole, is_head):
+    def _ask(self, whole):
+        """The store's whole answer, in whatever way it tells its length: it closes the connection behind it."""
         with socket.create_connection(self.store, timeout=30) as store:
             store.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            store.sendall(whole)
-            return read_message(store, bytearray(), is_head)
+            store.sendall(whole.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+            answer = b""
+            while piece := store.recv(65536):
+                answer += piece
+        head, _, body = answer.partition(b"\r\n\r\n")
+        lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
+        return b"\r\n".join(lines) + b"\r\n\r\n" + body if head else b""
 
-    def _later(self, whole, is_head):
+    def _later(self, whole):
         time.sleep(LATE_S)   # the fault itself: nobody waits for it
         try:
-            self._ask(whole, is_head)
+            self._ask(whole)
         except OSError:
             pass
 
     def _serve(self, client):
         buffer = bytearray()
-        with client:
-            try:
+        try:
+            if self.tls:
+                client = self.tls.wrap_socket(client, server_side=True)
+            with client:
                 while self._one(client, buffer):
                     pass
-            except OSError:
-                pass   # either side is gone: so is this connection
+        except OSError:
+            client.close()   # either side is gone: so is this connection
 
     def _one(self, client, buffer):
-        message = read_message(client, buffer)
+        message = read_request(client, buffer)
         if message is None:
             return False
-        line, _, whole = message
+        line, whole = message
         is_head = line.startswith("HEAD")
         fault = self._fault(line)
         if fault == "lost":
             return False
         if fault == "late":
-            threading.Thread(target=self._later, args=(whole, is_head), daemon=True).start()
+            threading.Thread(target=self._later, args=(whole,), daemon=True).start()
             return False
         if fault in CODES:
             body = f"<Error><Code>{CODES[fault]}</Code><Message>of the proxy</Message></Error>".encode()
@@ -119,11 +127,11 @@ class Proxy:
             return True
         if fault == "slow":
             time.sleep(SLOW_S)   # the fault itself
-        answer = self._ask(whole, is_head)
-        if answer is None or fault == "mute":
+        answer = self._ask(whole)
+        if not answer or fault == "mute":
             return False
         if fault == "half":
-            client.sendall(answer[2][:-1])
+            client.sendall(answer[:-1])
             return False
-        client.sendall(answer[2])
+        client.sendall(answer)
         return True

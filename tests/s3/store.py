@@ -38,8 +38,9 @@ class Store:
             os.rmdir(self.dir)
 
     def make_bucket(self, name):
+        # After a kill of radosgw the next one waits for the dead one to be told of it: up to half a minute.
         code = subprocess.run(
-            ["curl", "-q", "-s", "--noproxy", "*", "-m", "20", "-X", "PUT", "-o", os.devnull, "-w", "%{http_code}",
+            ["curl", "-q", "-s", "--noproxy", "*", "-m", "60", "-X", "PUT", "-o", os.devnull, "-w", "%{http_code}",
              "--aws-sigv4", f"aws:amz:{self.facts['S3_REGION']}:s3",
              "-u", self.facts["S3_ACCESS_KEY"] + ":" + self.facts["S3_SECRET_KEY"],
              "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD", f"{self.endpoint}/{name}"],

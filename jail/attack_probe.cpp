@@ -239,12 +239,14 @@ int other(const std::string& what, const char* argument) {
     return 64;
 }
 
-// "locked <kind> ...": the rest happens under the second filter, as in a plugin after Ready.
-bool lock(const std::string& kind) {
+// "locked <kind>[:<plugin>] ...": the rest happens under the second filter, as in a plugin after Ready.
+bool lock(const std::string& words) {
+    const std::string kind = words.substr(0, words.find(':'));
+    const std::string name = kind.size() == words.size() ? "" : words.substr(kind.size() + 1);
     for (const hf::abi::Kind each : hf::abi::EnumValuesKind()) {
         if (kind != hf::abi::EnumNameKind(each)) continue;
         static volatile unsigned report = 0;
-        const auto locked = hf::sdk::lock_down(each, nullptr, &report);
+        const auto locked = hf::sdk::lock_down(each, name.c_str(), &report);
         if (!locked) std::printf("not locked: %s\n", locked.error().message.c_str());
         return locked.ok();
     }

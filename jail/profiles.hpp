@@ -28,6 +28,7 @@ extern const layout::Rules kAllowCommon;
 extern const layout::Rules kAllowThreads;
 extern const layout::Rules kAllowGatewayHttp;
 extern const layout::Rules kAllowStorageLocal;
+extern const layout::Rules kAllowStorageS3;
 extern const layout::Rules kAllowRuntimeWasm;
 extern const layout::Rules kAllowPolicy;
 extern const layout::Rules kAllowBuilder;

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Runs the suites, prints the time of each, and ends with the plain line `N passed, N failed`.
 
-Suites unit, abi, conformance, sim, tidy and long are meson tests; `system` is tests/system, `fuzz` is tests/fuzz. A skipped
+Suites unit, abi, conformance, sim, tidy and long are meson tests; `system` is tests/system, `fuzz` is tests/fuzz, `s3` is
+tests/s3, which wants a real store and so runs with --all or by name only. A skipped
 test is printed with its reason and counted apart. With --all the sanitizer builds and the long suites run as well.
 """
 import argparse
@@ -88,7 +89,7 @@ def system_suite(tally, build, label, extra, env=None):
 # What runs under sanitizers. Not those whose processes lay the real second filter on themselves (it forbids what a
 # sanitizer's runtime does at the end), nor the mutants.
 ADDRESS = ["ring", "verify", "channel", "core", "core_keys", "records", "log", "control", "metrics", "store", "modules", "gateway-http",
-           "gateway-http-process", "scheduler", "bucket", "wasm_engine", "wasm_state", "wasm_host", "wasm_waiting", "abi_echo",
+           "gateway-http-process", "scheduler", "bucket", "s3", "wasm_engine", "wasm_state", "wasm_host", "wasm_waiting", "abi_echo",
            "abi_storm", "abi_golden", "sim"]
 THREAD = ["ring", "channel", "store", "abi_threads"]
 
@@ -131,12 +132,30 @@ def fuzz_suite(tally, seconds):
     print(f"fuzz: {passed} passed, {failed} failed, {skipped} skipped in {took:.0f} s", flush=True)
 
 
+def s3_suite(tally, build):
+    start = time.monotonic()
+    result = os.path.join(build, "s3-results.json")
+    if os.path.exists(result):
+        os.unlink(result)
+    subprocess.run(["/usr/bin/python3", os.path.join(ROOT, "tests", "s3", "run.py"), "--build", build, "--results", result],
+                   stdin=subprocess.DEVNULL, check=False)
+    passed, failed, skipped = 0, 1, 0
+    if os.path.exists(result):
+        with open(result, encoding="utf-8") as file:
+            counts = json.load(file)
+        passed, failed, skipped = counts["passed"], counts["failed"], counts["skipped"]
+    took = time.monotonic() - start
+    tally.add(passed, failed, skipped)
+    tally.times.append(("s3", took, passed, failed))
+    print(f"s3: {passed} passed, {failed} failed, {skipped} skipped in {took:.0f} s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true", help="add sanitizer builds, long storms and thousands of seeds")
-    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system fuzz long; default: all but long")
+    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system fuzz long s3; default: all but long and s3")
     options = parser.parse_args()
-    known = [*MESON_SUITES, "system", "fuzz", "long"]
+    known = [*MESON_SUITES, "system", "fuzz", "long", "s3"]
     for suite in options.suites:
         if suite not in known:
             parser.error(f"there is no suite '{suite}'; there are: {' '.join(known)}")
@@ -148,8 +167,15 @@ def main():
             system_suite(tally, build, "system", ["--long"] if options.all else [])
         elif suite == "fuzz":
             fuzz_suite(tally, FUZZ_SECONDS_LONG if options.all else FUZZ_SECONDS)
+        elif suite == "s3":
+            s3_suite(tally, build)
         else:
             meson_suite(tally, build, suite, suite, timeout_multiplier=3)
+    if not options.suites:
+        if options.all:
+            s3_suite(tally, build)
+        else:
+            print("skipped: ./dev test s3 (starts a real store; --all runs it too)")
     if options.all and not options.suites:
         meson_suite(tally, build, "long", "long", timeout_multiplier=3)
         sanitized(tally, "address,undefined", ADDRESS,

@@ -82,11 +82,11 @@ constexpr Rule kForbidOpen[] = {
 };
 
 constexpr Rule kForbidOpenForWrite[] = {
-    {"open", arg_masked(1, O_ACCMODE, O_WRONLY), "the gateway writes no file"},
-    {"open", arg_masked(1, O_ACCMODE, O_RDWR), "the gateway writes no file"},
-    {"openat", arg_masked(2, O_ACCMODE, O_WRONLY), "the gateway writes no file"},
-    {"openat", arg_masked(2, O_ACCMODE, O_RDWR), "the gateway writes no file"},
-    {"creat", kAlways, "the gateway writes no file"},
+    {"open", arg_masked(1, O_ACCMODE, O_WRONLY), "what talks to the network writes no file"},
+    {"open", arg_masked(1, O_ACCMODE, O_RDWR), "what talks to the network writes no file"},
+    {"openat", arg_masked(2, O_ACCMODE, O_WRONLY), "what talks to the network writes no file"},
+    {"openat", arg_masked(2, O_ACCMODE, O_RDWR), "what talks to the network writes no file"},
+    {"creat", kAlways, "what talks to the network writes no file"},
 };
 
 constexpr Rule kAllowThreads[] = {
@@ -109,6 +109,33 @@ constexpr Rule kAllowStorage[] = {
     {"flock", kAlways, "one owner of the directory"},
     {"fstatfs", kAlways, "room left on the file system"},
     {"timerfd_settime", kAlways, "the look for stale readers"},
+};
+
+constexpr Rule kAllowStorageS3[] = {
+    {"open", arg_lacks(1, O_ACCMODE | O_CREAT | O_TRUNC), "the resolver's files"},
+    {"openat", arg_lacks(2, O_ACCMODE | O_CREAT | O_TRUNC), "the resolver's files"},
+    {"newfstatat", kAlways, "the resolver's files"},
+    {"stat", kAlways, "the resolver's files"},
+    {"access", kAlways, "the resolver's files"},
+    {"pread64", kAlways, "libraries of the name service"},
+    {"socket", arg_is(0, AF_INET), "connections to the store; questions of the resolver"},
+    {"socket", arg_is(0, AF_INET6), "connections to the store; questions of the resolver"},
+    {"socket", arg_is(0, AF_UNIX), "name service caches"},
+    {"connect", kAlways, "connections to the store"},
+    {"setsockopt", kAlways, "TCP_NODELAY, keep-alive"},
+    {"getsockopt", kAlways, "did the connection succeed"},
+    {"getsockname", kAlways, "libcurl tells where it is connected from"},
+    {"getpeername", kAlways, "and to"},
+    {"sendmmsg", kAlways, "the resolver asks A and AAAA at once"},
+    {"recvmmsg", kAlways, "the resolver"},
+    {"socketpair", arg_is(0, AF_UNIX), "libcurl's resolver thread wakes its loop by one"},
+    {"fcntl", kAlways, "close-on-exec, non-blocking"},
+    {"ioctl", arg_is(1, FIONBIO), "non-blocking, as libcurl sets it"},
+    {"ioctl", arg_is(1, FIONREAD), "the resolver asks how much came"},
+    {"eventfd2", kAlways, "libcurl's resolver thread"},
+    {"pipe2", kAlways, "libcurl's resolver thread"},
+    {"uname", kAlways, "the resolver's host name"},
+    {"timerfd_settime", kAlways, "timers of the loop"},
 };
 
 constexpr Rule kAllowRuntime[] = {
@@ -182,6 +209,17 @@ const std::vector<LockdownProfile>& lockdown_profiles() {
           kForbiddenFork,
           kForbiddenSockets,
           kForbiddenOpenMemoryFiles}},
+        {"storage-s3",
+         abi::Kind::Storage,
+         {Rules{kAllowAll}, Rules{kAllowThreads}, Rules{kAllowStorageS3}},
+         {kForbiddenToAll,
+          Rules{kForbidAll},
+          Rules{kForbidOpenForWrite},
+          kForbiddenExec,
+          kForbiddenFork,
+          kForbiddenRawSockets,
+          kForbiddenMemoryFiles,
+          kForbiddenResize}},
         {"runtime-wasm",
          abi::Kind::Runtime,
          {Rules{kAllowAll}, Rules{kAllowThreads}, Rules{kAllowRuntime}, kAllowSealableMemoryFiles},

@@ -16,6 +16,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
+constexpr std::string_view kPluginsS3 =
+    "[plugin.gateway]\nuse = \"gateway-http\"\n[plugin.runtime]\nuse = \"runtime-wasm\"\n"
+    "[plugin.storage]\nuse = \"storage-s3\"\nbucket = \"b-1\"\nprofile = \"own\"\n"
+    "attempt_timeout = \"1500ms\"\n";
+
 Config good(std::string_view text, const Variables& variables = {}) {
     Checked checked = check_text(text, variables);
     for (const Problem& problem : checked.problems) MESSAGE(problem.text());
@@ -311,6 +316,37 @@ TEST_CASE("classes_are_judged_one_by_one_and_against_themselves") {
         std::string::npos);
 }
 
+TEST_CASE("a_bucket_at_an_s3_store_has_settings_of_its_own") {
+    const Variables variables = {{"AWS_REGION", "eu-west-1"},
+                                 {"AWS_PROFILE", "prod"},
+                                 {"AWS_SHARED_CREDENTIALS_FILE", "/keys"}};
+    const Config config = good(
+        std::string(kPluginsS3) + "[node]\ndata = \"/d\"\n[class.c]\nmodule = \"m\"\n", variables);
+    const PluginConfig& storage = *config.plugin(Slot::Storage);
+    CHECK(storage.use == "storage-s3");
+    CHECK(storage.setting("bucket") == "b-1");
+    CHECK(storage.setting("endpoint").empty());
+    CHECK(storage.setting("prefix").empty());
+    CHECK(storage.setting("region") == "eu-west-1");
+    CHECK(storage.setting("profile") == "own");  // what the file says wins over what stands in
+    CHECK(storage.setting("credentials_file") == "/keys");
+    CHECK(storage.setting("attempt_timeout") == "1500");
+    CHECK(storage.setting("operation_timeout") == "10000");
+    CHECK(storage.setting("path").empty());
+    CHECK(find(config, "plugin.storage", "region")->origin.variable == "AWS_REGION");
+    const auto bad = [&](const std::string& line) {
+        return complaints(
+            "[plugin.gateway]\nuse = \"gateway-http\"\n[plugin.runtime]\nuse = "
+            "\"runtime-wasm\"\n[plugin.storage]\nuse = \"storage-s3\"\n" +
+            line);
+    };
+    CHECK(bad("").find("'plugin.storage.bucket' is missing") != std::string::npos);
+    CHECK(bad("bucket = \"b-1\"\nprefix = \"a b/\"").find("without blanks") != std::string::npos);
+    CHECK(bad("bucket = \"b-1\"\npath = \"x\"").find("unknown key 'path'") != std::string::npos);
+    CHECK(bad("bucket = \"b-1\"\nattempt_timeout = \"16s\"").find("from 100ms to 15s") !=
+          std::string::npos);
+}
+
 TEST_CASE("show_tells_every_value_and_its_origin") {
     const Config config = good(with_plugins("[node]\nid = \"a\""));
     const std::string text = show_text(config);
@@ -326,11 +362,15 @@ TEST_CASE("show_tells_every_value_and_its_origin") {
     for (const FixedTable& table : fixed_tables())
         for (const Rule& rule : table.rules)
             CHECK_MESSAGE(find(config, table.name, rule.key), rule.key);
+    const Config other = good(kPluginsS3);
     for (const Shipped& shipped : shipped_plugins())
         for (const Rule& rule : shipped.own) {
-            // Files that are not set are not shown.
-            if (rule.key.starts_with("tls_")) continue;
-            CHECK_MESSAGE(find(config, "plugin." + std::string(slot_name(shipped.slot)), rule.key),
+            // Files and texts that are not set are not shown.
+            const bool s3 = shipped.name == "storage-s3";
+            if (rule.key.starts_with("tls_") || (s3 && rule.fallback.empty())) continue;
+            CHECK_MESSAGE(find(s3 ? other : config,
+                               "plugin." + std::string(slot_name(shipped.slot)),
+                               rule.key),
                           rule.key);
         }
 }

@@ -121,6 +121,9 @@ PluginConfig Judge::read_plugin(Slot slot, const Item& table, Place place, const
         path->second.text = (so_far.node.data / "store").string();
         path->second.good = true;
     }
+    if (const auto bucket = values.find("bucket");
+        bucket != values.end() && bucket->second.text.empty() && !bucket->second.given)
+        complaints_->add(place, "'" + name + ".bucket' is missing: the bucket's name at the store");
     // Unless it is told apart, the gateway waits as long as the node does.
     if (const auto wait = values.find("request_timeout");
         wait != values.end() && !wait->second.given) {

@@ -152,6 +152,26 @@ constexpr Rule kStorageLocal[] = {
     {"path", Type::Path},
     {"map_bytes", Type::Size, "16GiB", 4 * kMiB, 16 * kTiB},
 };
+// The plugin judges names again, and what goes together. Every wait ends before the supervisor calls a store stalled (20 s).
+constexpr Rule kStorageS3[] = {
+    {"endpoint", Type::Text, {}, 0, 0, "", "", "AWS_ENDPOINT_URL_S3"},
+    {"region", Type::Text, "us-east-1", 0, 0, "", "", "AWS_REGION"},
+    {"bucket", Type::Text},
+    {"prefix", Type::Text},
+    {"addressing", Type::Word, "auto", 0, 0, "auto|path|virtual"},
+    {"etag_form", Type::Word, "auto", 0, 0, "auto|quoted|bare"},
+    {"probe", Type::Word, "strict", 0, 0, "strict|skip"},
+    // Opened by the daemon, which may read what an instance's user may not.
+    {"credentials_file", Type::Path, {}, 0, 0, "", "", "AWS_SHARED_CREDENTIALS_FILE"},
+    {"profile", Type::Label, "default", 0, 0, "", "", "AWS_PROFILE"},
+    {"ca_file", Type::Path, "/etc/ssl/certs/ca-certificates.crt"},
+    {"connect_timeout", Type::Duration, "2s", 10, 10 * kSecond},
+    {"attempt_timeout", Type::Duration, "5s", 100, 15 * kSecond},
+    {"operation_timeout", Type::Duration, "10s", 100, 15 * kSecond},
+    {"connections_max", Type::Count, "32", 1, 256},
+    {"requests_open_max", Type::Count, "1024", 1, 4096},
+    {"attempts_max", Type::Count, "12", 2, 100},
+};
 // 2 to 3 mappings a unit and 2 a waiting event, 65 530 a process.
 constexpr Rule kRuntimeWasm[] = {{"resident_units_max", Type::Count, "20000", 1, 20000},
                                  {"parked_events_max", Type::Count, "256", 1, 4096},
@@ -168,6 +188,7 @@ constexpr ShippedPolicy kDrainPolicies[] = {{"paced", kPaced}};
 constexpr Shipped kShipped[] = {
     {"gateway-http", Slot::Gateway, kGatewayHttp, {}},
     {"storage-local", Slot::Storage, kStorageLocal, {}},
+    {"storage-s3", Slot::Storage, kStorageS3, {}},
     {"runtime-wasm", Slot::Runtime, kRuntimeWasm, {}},
     {"scheduler", Slot::Placement, {}, kPlacementPolicies},
     {"scheduler", Slot::Drain, {}, kDrainPolicies},

@@ -23,6 +23,7 @@ enum class Type : std::uint8_t {
     Size,      // text with unit, least..most in bytes
     Switch,    // true or false
     Listen,    // address or list of addresses
+    Text,      // printable characters without blanks, at most 270 bytes, or nothing
 };
 
 struct Rule {
@@ -34,6 +35,7 @@ struct Rule {
     std::int64_t most = 0;
     std::string_view words = {};     // "a|b"
     std::string_view variable = {};  // of the environment, wins over the file
+    std::string_view stand_in = {};  // of the environment, where the file says nothing
 };
 
 [[nodiscard]] std::span<const Rule> node_rules();

@@ -13,6 +13,8 @@ namespace {
 
 // Twelve times the longest part of a key would still fit; longer ones are accidents.
 constexpr std::size_t kNameBytesMax = 64;
+// An endpoint is a host of at most 253 bytes; buckets, regions and prefixes are shorter.
+constexpr std::size_t kTextBytesMax = 270;
 // PATH_MAX less what the daemon appends.
 constexpr std::size_t kPathBytesMax = 3900;
 
@@ -153,6 +155,8 @@ std::string allowed(const Rule& rule) {
                    std::string(kSizeUnits) + ")";
         case Type::Switch:
             return "true or false, without quotes";
+        case Type::Text:
+            return "text in quotes without blanks, at most 270 characters";
         case Type::Listen:
             return "an address such as \"127.0.0.1:8080\", or a list of at most 8";
     }
@@ -197,6 +201,12 @@ std::string ValueReader::text_into(const Rule& rule,
             if (text.empty() || text.size() > kNameBytesMax ||
                 std::any_of(text.begin(), text.end(), control_byte))
                 return "is not a name";
+            break;
+        case Type::Text:
+            if (text.size() > kTextBytesMax || std::any_of(text.begin(), text.end(), [](char c) {
+                    return c == ' ' || control_byte(c);
+                }))
+                return "is no such text";
             break;
         case Type::Path:
             if (text.empty()) return "is empty";
@@ -291,6 +301,11 @@ Value ValueReader::read(std::string_view table, const Rule& rule, const Member* 
         }
     }
     if (!rule.variable.empty()) from_environment(rule, out);
+    if (!rule.stand_in.empty() && member == nullptr) {
+        Rule of_environment = rule;
+        of_environment.variable = rule.stand_in;
+        from_environment(of_environment, out);
+    }
     return out;
 }
 

@@ -9,6 +9,7 @@
 #include "abi/base/clock.hpp"
 #include "agent/daemon/class_settings.hpp"
 #include "agent/daemon/daemon.hpp"
+#include "agent/daemon/handed_files.hpp"
 #include "agent/daemon/memory_room.hpp"
 #include "agent/log/log.hpp"
 #include "agent/port/translate.hpp"
@@ -77,6 +78,12 @@ process::SpawnSpec Daemon::spec_of(const core::Spawn& action, const Link& link) 
             spec.open_files = 16384;  // connections_max and some
             break;
         case core::Kind::Storage:
+            if (action.build.use == "storage-s3") {
+                spec.profile = "storage-s3";
+                spec.network = true;
+                spec.open_files = 1024;  // connections_max twice, and some
+                break;
+            }
             spec.profile = "storage-local";
             spec.host_pids = true;
             spec.binds.push_back({store_dir(config_).string(), "/store", true, true});
@@ -126,15 +133,8 @@ void Daemon::spawn(const core::Spawn& action) {
         pool_, sizes_of(action.kind), action.handle.generation, abi_kind(action.kind));
     if (!channel) return failed(channel.error().message);
     link->channel = std::move(channel).value();
-    // Its key is the operator's alone: the gateway is given the open file, and each generation one opened anew.
-    std::vector<std::pair<std::string, UniqueFd>> files;
-    if (action.kind == core::Kind::Gateway)
-        for (const auto& [key, path] : action.build.settings) {
-            if ((key != "tls_certificate" && key != "tls_key") || path.empty()) continue;
-            UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-            if (!file.valid()) return failed("cannot open " + key + " = " + path);
-            files.emplace_back(key, std::move(file));
-        }
+    auto files = open_files_for(action.kind, action.build);
+    if (!files) return failed(files.error().message);
     process::SpawnSpec spec = spec_of(action, *link);
     spec.control = link->channel->take_plugin_end();
     auto process = spawner_->spawn(
@@ -144,11 +144,10 @@ void Daemon::spawn(const core::Spawn& action) {
     if (!process) return failed(process.error().message);
     link->process = std::move(process).value();
     std::vector<std::pair<std::string, int>> extra;
-    if (action.kind == core::Kind::Gateway) {
+    if (action.kind == core::Kind::Gateway)
         for (const Listener& listener : listeners_)
             extra.emplace_back(listener.name, listener.fd.get());
-        for (const auto& [name, file] : files) extra.emplace_back(name, file.get());
-    }
+    for (const auto& [name, file] : *files) extra.emplace_back(name, file.get());
     // A process that is gone already hears nothing; its exit report follows.
     (void)link->channel->attach(extra);
     link->bell = std::make_unique<loop::Poll>(

@@ -16,7 +16,7 @@ namespace hf::process::testing {
 namespace {
 
 const char* const kProfiles[] = {
-    "gateway-http", "storage-local", "runtime-wasm", "placement", "drain", "builder"};
+    "gateway-http", "storage-local", "storage-s3", "runtime-wasm", "placement", "drain", "builder"};
 
 const char* const kForbiddenToAll[] = {"ptrace",
                                        "process_vm_readv",
@@ -76,13 +76,16 @@ TEST_CASE("what is forbidden to some ends the plugin and is named") {
             expect_named(room, profile, "execveat", "execveat");
             expect_named(room, profile, "fork", "clone");
         }
-        if (profile != "gateway-http") expect_named(room, profile, "socket", "socket");
+        if (profile != "gateway-http" && profile != "storage-s3")
+            expect_named(room, profile, "socket", "socket");
         if (profile != "runtime-wasm") expect_named(room, profile, "memfd_create", "memfd_create");
-        if (profile == "placement" || profile == "drain" || profile == "gateway-http")
+        if (profile == "placement" || profile == "drain" || profile == "gateway-http" ||
+            profile == "storage-s3")
             expect_named(room, profile, "ftruncate", "ftruncate");
     }
     expect_named(room, "builder", "clone-newuser", "clone");
     expect_named(room, "gateway-http", "packet-socket", "socket");
+    expect_named(room, "storage-s3", "packet-socket", "socket");
 }
 
 TEST_CASE("without the filter every one of these calls returns") {
@@ -103,6 +106,7 @@ TEST_CASE("without the filter every one of these calls returns") {
 TEST_CASE("what a profile needs is let through") {
     Room room;
     CHECK(room.run({.probe = {"socket"}, .profile = "gateway-http"}).said("survived"));
+    CHECK(room.run({.probe = {"socket"}, .profile = "storage-s3"}).said("survived"));
     CHECK(room.run({.probe = {"memfd_create"}, .profile = "runtime-wasm"}).said("survived"));
     CHECK(room.run({.probe = {"ftruncate"}, .profile = "storage-local"}).said("survived"));
     CHECK(room.run({.probe = {"fork"}, .profile = "builder"}).said("survived"));
@@ -170,9 +174,10 @@ TEST_CASE(
             CHECK(newer.said("rseq: result -1 errno 22"));  // known: refused by the kernel itself
             for (const std::string call :
                  {"ptrace", "mount", "bpf", "keyctl", "execve", "socket"}) {
-                // What the compiler's driver and a gateway are for.
+                // What the compiler's driver, a gateway and a store elsewhere are for.
                 if (call == "execve" && std::string(profile) == "builder") continue;
                 if (call == "socket" && std::string(profile) == "gateway-http") continue;
+                if (call == "socket" && std::string(profile) == "storage-s3") continue;
                 CAPTURE(call);
                 const Outcome outcome = run(call, profile);
                 CHECK(outcome.report.summary() == "seccomp: " + call);
@@ -188,6 +193,7 @@ TEST_CASE("the second filter holds on top of the first and is named") {
     Room room;
     const std::pair<const char*, const char*> kinds[] = {{"gateway-http", "Gateway"},
                                                          {"storage-local", "Storage"},
+                                                         {"storage-s3", "Storage:storage-s3"},
                                                          {"runtime-wasm", "Runtime"},
                                                          {"placement", "Placement"},
                                                          {"drain", "Drain"}};
@@ -215,10 +221,11 @@ TEST_CASE("the second filter holds on top of the first and is named") {
         }
         const std::string opened =
             room.run({.probe = {"locked", kind, "openat"}, .profile = profile}).report.summary();
-        CHECK(opened == (std::string(kind) == "Gateway" ? "exit code 0" : "seccomp: openat"));
+        const bool network = std::string(kind) == "Gateway" || std::string(profile) == "storage-s3";
+        CHECK(opened == (network ? "exit code 0" : "seccomp: openat"));
         const std::string socket =
             room.run({.probe = {"locked", kind, "socket"}, .profile = profile}).report.summary();
-        CHECK(socket == (std::string(kind) == "Gateway" ? "exit code 0" : "seccomp: socket"));
+        CHECK(socket == (network ? "exit code 0" : "seccomp: socket"));
     }
     // Between the two filters these are still allowed.
     CHECK(room.run({.probe = {"openat"}}).said("survived openat"));
@@ -330,6 +337,8 @@ TEST_CASE("only a profile with network reaches a listener of the host") {
     REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
     const std::string port = std::to_string(ntohs(address.sin_port));
     CHECK(room.run({.probe = {"connect", port}, .profile = "gateway-http", .network = true})
+              .said("connect: yes"));
+    CHECK(room.run({.probe = {"connect", port}, .profile = "storage-s3", .network = true})
               .said("connect: yes"));
     CHECK(room.run({.probe = {"connect", port}, .profile = "gateway-http"})
               .said("connect: Network is unreachable"));

@@ -27,7 +27,7 @@ struct Bind {
 struct SpawnSpec {
     std::string name;  // "runtime-wasm/0", for reports
     std::string
-        profile;  // seccomp profile: gateway-http storage-local runtime-wasm placement drain builder
+        profile;  // seccomp profile: gateway-http storage-local storage-s3 runtime-wasm placement drain builder
     std::string binary;             // absolute host path
     std::vector<std::string> args;  // without argv[0]
     std::vector<Bind> binds;        // besides the read-only system libraries

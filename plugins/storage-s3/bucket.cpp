@@ -50,12 +50,13 @@ void Bucket::start(std::shared_ptr<Operation> operation, std::size_t bytes) {
 void Bucket::get(std::string key, std::function<void(GetResult&)> done) {
     ++env_.counts.gets;
     std::string why = bad_key(key);
-    if (why.empty()) why = no_room(kObjectBytesMax);
+    // A large one is not known before it comes; the supervisor bounds those that it asks for together.
+    if (why.empty()) why = no_room(kInlineObjectBytesMax);
     if (!why.empty()) {
         GetResult result{Outcome::Refused, {}, {}, {}, std::move(why)};
         return done(result);
     }
-    start(make_get(env_, std::move(key), std::move(done)), kObjectBytesMax);
+    start(make_get(env_, std::move(key), std::move(done)), kInlineObjectBytesMax);
 }
 
 void Bucket::put(PutCall call, std::function<void(PutResult&)> done) {

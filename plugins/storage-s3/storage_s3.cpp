@@ -8,6 +8,7 @@
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
 #include "abi/base/limits.hpp"
+#include "abi/ring/bodies.hpp"
 #include "plugins/storage-s3/files.hpp"
 
 namespace hf::s3 {
@@ -181,16 +182,20 @@ void StorageS3::on_get(std::uint64_t req_id, const abi::Get& get) {
 
 void StorageS3::on_put(std::uint64_t req_id, const abi::Put& put) {
     if (!usable()) return answer_put(req_id, {Outcome::Unknown, {}, {}, not_usable()});
-    if (put.body_token() != 0)
-        return answer_put(req_id,
-                          {Outcome::Refused,
-                           {},
-                           {},
-                           "storage-s3 takes no objects beside the ring: kObjectBytesMax is " +
-                               std::to_string(kObjectBytesMax)});
     PutCall call;
     call.key = view(put.key());
     if (put.body() != nullptr) call.body = as_text({put.body()->data(), put.body()->size()});
+    if (const UniqueFd file = context_->take_body(); file.valid()) {
+        const auto refuse = [&](std::string reason) {
+            answer_put(req_id, {Outcome::Refused, {}, {}, std::move(reason)});
+        };
+        if (put.body_bytes() > kObjectBytesMax)
+            return refuse("a body of " + std::to_string(put.body_bytes()) +
+                          " bytes; kObjectBytesMax is " + std::to_string(kObjectBytesMax));
+        call.body.resize(put.body_bytes());
+        if (!ring::read_body(file.get(), call.body.data(), call.body.size(), 0))
+            return refuse("the body's memory file could not be read");
+    }
     call.condition = static_cast<Condition>(put.condition());
     call.etag = view(put.etag());
     if (put.write_id() != nullptr) call.write_id = {put.write_id()->hi(), put.write_id()->lo()};
@@ -254,12 +259,32 @@ void StorageS3::answer_get(std::uint64_t req_id, const GetResult& result) {
                         abi::CreateGot(builder, outcome_of(result.outcome), 0, 0, nullptr, reason));
         return;
     }
+    if (result.body.size() > kInlineObjectBytesMax) return answer_large(req_id, result);
     const BytesView bytes = as_bytes(result.body);
     const auto body = builder.CreateVector(bytes.data(), bytes.size());
     const auto etag = text(builder, result.etag);
     const abi::WriteId write_id(result.write_id.hi, result.write_id.lo);
     context_->reply(req_id,
                     abi::CreateGot(builder, abi::Outcome::Applied, body, etag, &write_id, 0));
+}
+
+// An object that no record holds goes as a memory file.
+void StorageS3::answer_large(std::uint64_t req_id, const GetResult& result) {
+    flatbuffers::FlatBufferBuilder& builder = context_->builder();
+    const Result<UniqueFd> file = ring::sealed_body("holdfast-object", as_bytes(result.body));
+    if (!file) {
+        const auto reason = text(builder, file.error().message);
+        context_->reply(req_id,
+                        abi::CreateGot(builder, abi::Outcome::Refused, 0, 0, nullptr, reason));
+        return;
+    }
+    const auto etag = text(builder, result.etag);
+    const abi::WriteId write_id(result.write_id.hi, result.write_id.lo);
+    const std::uint64_t token = context_->carry(file->get(), result.body.size());
+    context_->reply(
+        req_id,
+        abi::CreateGot(
+            builder, abi::Outcome::Applied, 0, etag, &write_id, 0, token, result.body.size()));
 }
 
 void StorageS3::answer_put(std::uint64_t req_id, const PutResult& result) {

@@ -34,6 +34,8 @@ public:
         runtime_.handle(message);
     }
     void batch_done() override { runtime_.batch_done(); }
+    bool work() override { return runtime_.work(); }
+    void sleeps() override { runtime_.sleeps(); }
 
 private:
     class Wrong final : public Relay {

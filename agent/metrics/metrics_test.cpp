@@ -77,8 +77,8 @@ TEST_CASE("what_may_be_cut_comes_last") {
     registry.gauge("c_ready").set(1);
     const std::string text = registry.text("b_many");
     CHECK(text.find("a_first 1") < text.find("c_ready 1"));
-    CHECK(text.find("c_ready 1") < text.find("# HELP b_many"));
-    CHECK(text.find("# HELP b_many") < text.find("b_many{"));
+    CHECK(text.find("c_ready 1") < text.find("# TYPE b_many"));
+    CHECK(text.find("# TYPE b_many") < text.find("b_many{"));
     CHECK(registry.text().find("b_many{") < registry.text().find("c_ready 1"));
 }
 

@@ -7,6 +7,7 @@ usage: run.py [--build DIR] [--results FILE] [--seed N] [PATTERN...]
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ def conformance(build, store, settings, *more):
     for key, value in known.items():
         command += ["--set", f"{key}={value}"]
     done = subprocess.run(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=300, check=False)
+                          timeout=600, check=False)   # minutes on a busy machine
     return done.returncode, done.stdout
 
 
@@ -148,12 +149,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("patterns", nargs="*")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))   # the store is ended then as well
     os.environ["HOLDFAST_TEST_BIN"] = os.path.abspath(os.path.join(options.build, "bin"))
     import store
     import test_node
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     try:
-        server = store.Store("bluestore")
+        server = store.Store()   # its objects outlive radosgw, the one part that is killed here
     except store.NotHere as error:
         print(f"skipped: {error}")
         counts["skipped"] = 1

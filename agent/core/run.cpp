@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "abi/base/check.hpp"
+#include "abi/base/limits.hpp"
 #include "agent/core/units.hpp"
 
 namespace hf::core {

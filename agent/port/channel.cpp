@@ -112,11 +112,9 @@ Sent LinkChannel::notify_each(flatbuffers::Offset<abi::SocketSend> body,
         written = write_each(builder_.GetBufferPointer(), payload.size(), connections);
     if (written == connections.size()) return Sent::Now;
     const auto left = connections.subspan(written);
-    return enqueue({0,
-                    type,
-                    Bytes(payload.begin(), payload.end()),
-                    {},
-                    std::vector<std::uint64_t>(left.begin(), left.end())})
+    Waiting waiting{0, type, Bytes(payload.begin(), payload.end()), Carried{}};
+    waiting.connections.assign(left.begin(), left.end());
+    return enqueue(std::move(waiting))
                ? Sent::Queued
                : Sent::Busy;
 }

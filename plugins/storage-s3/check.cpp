@@ -10,6 +10,8 @@ namespace {
 
 // Writers at once: a store that checks first and writes then lets several of them through nearly always.
 constexpr std::size_t kRunners = 8;
+// A page of somebody else's instead of a listing, so often in a row, is no accident.
+constexpr unsigned kGarbledMax = 5;
 
 std::string quoted(const std::string& text) {
     return '"' + text + '"';
@@ -78,7 +80,9 @@ StartCheck::Step StartCheck::list_bucket() {
                 call.answer_bytes_max = kXmlBytesMax;
                 return call;
             },
-            {}};
+            [](const Reply&) { return std::string(); },
+            true,
+            true};
 }
 
 StartCheck::Step StartCheck::create(bool again) {
@@ -193,7 +197,9 @@ StartCheck::Step StartCheck::list_back() {
                 if (listing->keys.size() != 1 || listing->keys[0].etag != etag_)
                     return "its listing does not show what was just written";
                 return {};
-            }};
+            },
+            true,
+            true};
 }
 
 StartCheck::Step StartCheck::delete_stale() {
@@ -264,16 +270,16 @@ void StartCheck::step_answered(const Reply& reply) {
     const bool access = at_ == 0;
     const bool denied = reply.exchange.status == 401 || reply.exchange.status == 403;
     if ((access && reply.verdict != Verdict::Done) || denied) return refuse(explain(reply));
-    failed_ = 0;
-    unreached_ = false;
     const Step& step = steps_[at_];
-    if (step.judge) {
-        const std::string wrong = step.judge(reply);
-        if (!wrong.empty()) return refuse(where() + " cannot keep actors: " + wrong);
-    } else if (!read_listing(reply.body, {}, {})) {
+    if (step.listing && reply.verdict == Verdict::Done && !read_listing(reply.body, {}, {})) {
+        if (++garbled_ < kGarbledMax) return later(reply, [this] { run_step(); });
         return refuse(env_.settings.endpoint.text() +
                       " does not answer as S3 does: look at plugin.storage.endpoint");
     }
+    failed_ = garbled_ = 0;
+    unreached_ = false;
+    const std::string wrong = step.judge(reply);
+    if (!wrong.empty()) return refuse(where() + " cannot keep actors: " + wrong);
     next();
 }
 

@@ -37,6 +37,8 @@ private:
         std::function<std::string(const Reply&)> judge;
         // Asked once more when the answer is lost. Not a write that succeeds: the second time its condition is broken.
         bool again = true;
+        // A good answer is a listing. What is none may be a server on the way that speaks up once.
+        bool listing = false;
     };
 
     [[nodiscard]] Step list_bucket();
@@ -73,6 +75,7 @@ private:
     std::size_t at_ = 0;
     unsigned failed_ = 0;  // answers that decided nothing, since one did
     bool unreached_ = false;
+    unsigned garbled_ = 0;  // good answers in a row that are no listing where one was asked for
     bool clock_corrected_ = false;  // in this step
     bool tried_bare_ = false;
     std::string alone_;  // keys of this round

@@ -111,8 +111,10 @@ TEST_CASE("a store that does not know conditional writes says so with 501") {
 
 TEST_CASE("trouble that may pass is waited out") {
     Store store;
+    store.error_code("of nobody");
     store.script([](const Request&, std::uint64_t n) -> std::pair<Fate, int> {
         if (n < 3) return {Fate::Serve, 503};
+        if (n < 5) return {Fate::Serve, 200};  // somebody else's page
         return {n < 8 && n % 2 == 0 ? Fate::DropAfter : Fate::Serve, 0};
     });
     Rig rig(store);

@@ -330,7 +330,7 @@ private:
         held_gates_;  // units whose next output waits for a gateway's room; each once
     Bulk bulk_;
     StateRoom states_;
-    std::vector<UnitId> room_looks_;  // units that may need their room no longer
+    std::vector<UnitId> room_looks_;                   // units that may need their room no longer
     Offers<std::pair<UnitId, std::string>> messages_;  // by sender and target
     std::multimap<Time, std::pair<UnitId, FromSocketClosed>> closes_later_;
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;

@@ -114,9 +114,7 @@ Sent LinkChannel::notify_each(flatbuffers::Offset<abi::SocketSend> body,
     const auto left = connections.subspan(written);
     Waiting waiting{0, type, Bytes(payload.begin(), payload.end()), Carried{}};
     waiting.connections.assign(left.begin(), left.end());
-    return enqueue(std::move(waiting))
-               ? Sent::Queued
-               : Sent::Busy;
+    return enqueue(std::move(waiting)) ? Sent::Queued : Sent::Busy;
 }
 
 // To how many of them the message of one was written, which is as many as the ring has room for.

@@ -235,8 +235,11 @@ class Bulk(Case):
             client = threading.Thread(
                 target=lambda: answers.append(node.post(f"/actor/vault/r{number}", body=body, timeout=80)))
             runtime = node.plugin_pid("runtime")
+            # In memory already, so that all that can be open at the runtime is the upload.
+            self.assertEqual(node.http("GET", f"/actor/vault/r{number}")[0], 200)
             client.start()
-            wait_for("the upload is at the runtime", lambda: node.status()["bulk"]["bodies"] == 1)
+            wait_for("the upload is at the runtime", lambda: [link["open_requests"] for link in node.status()["links"]
+                                                              if link["plugin"].startswith("runtime")] == [1])
             os.kill(runtime, signal.SIGKILL)
             client.join(90)
             self.assertEqual([(a[0], a[2]) for a in answers], [(200, expected)])

@@ -89,7 +89,7 @@ def system_suite(tally, build, label, extra, env=None):
 # What runs under sanitizers. Not those whose processes lay the real second filter on themselves (it forbids what a
 # sanitizer's runtime does at the end), nor the mutants.
 ADDRESS = ["ring", "verify", "channel", "core", "core_keys", "records", "log", "control", "metrics", "store", "modules", "gateway-http",
-           "gateway-http-process", "scheduler", "bucket", "wasm_engine", "wasm_state", "wasm_host", "wasm_waiting", "abi_echo",
+           "gateway-http-process", "scheduler", "bucket", "s3", "wasm_engine", "wasm_state", "wasm_host", "wasm_waiting", "abi_echo",
            "abi_storm", "abi_golden", "sim"]
 THREAD = ["ring", "channel", "store", "abi_threads"]
 

@@ -17,6 +17,9 @@ namespace hf::config {
 
 namespace {
 
+// What the parser says of a mistake quotes the file.
+constexpr std::size_t kParserBytes = 300;
+
 struct FileText {
     std::string text;
     std::string wrong;     // not empty: why there is no text
@@ -71,7 +74,8 @@ struct FileText {
     }
     auto parsed = read_toml(text);
     if (auto* failure = std::get_if<ParseFailure>(&parsed)) {
-        complaints.add(failure->place, "not valid TOML: " + failure->message);
+        complaints.add(failure->place,
+                       "not valid TOML: " + printable(failure->message, kParserBytes));
         return std::nullopt;
     }
     return Judge(std::get<Item>(parsed), absolute.parent_path(), options, complaints).judge();

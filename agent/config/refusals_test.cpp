@@ -64,6 +64,9 @@ TEST_CASE("misspelt_key_names_the_nearest_key") {
             {"unknown key 'stroage' outside any table"});
 }
 
+TEST_CASE("what_the_parser_quotes_of_the_file_reaches_no_terminal_as_it_is") {
+    refused("[plugin.storage]\nrequired = fals\x04\n", "2:", {"not valid TOML", "fals\\x04"});
+}
 TEST_CASE("key_in_the_wrong_table_says_where_it_belongs") {
     refused(with_plugins("[node]\nmap_bytes = \"1GiB\""),
             "2:1: ",

@@ -203,12 +203,11 @@ std::optional<std::string> nearest(std::string_view word,
     return best;
 }
 
-std::string printable(std::string_view text) {
-    constexpr std::size_t kShown = 60;
+std::string printable(std::string_view text, std::size_t shown) {
     constexpr std::string_view kHex = "0123456789abcdef";
     std::string out;
     std::size_t at = 0;
-    while (at < text.size() && at < kShown) {
+    while (at < text.size() && at < shown) {
         const std::size_t size = sequence_at(text, at);
         const auto byte = static_cast<unsigned char>(text[at]);
         if (size == 0 || byte < 0x20 || byte == 0x7F) {

@@ -49,7 +49,9 @@ inline constexpr std::string_view kSizeUnits = "B, KiB, MiB, GiB, TiB, KB, MB, G
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,
                                                  const std::vector<std::string>& candidates);
 
-// Cut at 60 bytes, control bytes and broken UTF-8 spelt out: foreign text never reaches a terminal as it is.
-[[nodiscard]] std::string printable(std::string_view text);
+// Of foreign text this much is shown, unless it is a whole sentence about it.
+inline constexpr std::size_t kShownBytes = 60;
+// Cut, control bytes and broken UTF-8 spelt out: foreign text never reaches a terminal as it is.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t shown = kShownBytes);
 
 }  // namespace hf::config

@@ -1,6 +1,7 @@
 #include "agent/port/translate.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "agent/port/large.hpp"
@@ -20,7 +21,10 @@ Bytes bytes(const flatbuffers::Vector<std::uint8_t>* vector) {
 
 std::vector<std::uint64_t> numbers(const flatbuffers::Vector<std::uint64_t>* vector) {
     if (vector == nullptr) return {};
-    return {vector->begin(), vector->end()};
+    // Where a peer put them: verified to be there, but not on a boundary of theirs.
+    std::vector<std::uint64_t> out(vector->size());
+    if (!out.empty()) std::memcpy(out.data(), vector->Data(), out.size() * sizeof(std::uint64_t));
+    return out;
 }
 
 flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>> vector_of(

@@ -77,7 +77,8 @@ Result<void> RuntimeWasm::configure(const abi::Configure& configure, sdk::Contex
                 return fail(Code::Refused, "class " + loaded.name + ": " + loaded.broken);
         }
     // Not before: a module is instantiated in one go, however long this process waits for its turn meanwhile.
-    worker_->preempt_after(static_cast<std::int64_t>(settings.slice_us) * 1'000);
+    const std::int64_t slice_ns = static_cast<std::int64_t>(settings.slice_us) * 1'000;
+    worker_->preempt_after(slice_ns == 0 ? 0 : std::max(slice_ns, kSliceNsMin));
     return {};
 }
 

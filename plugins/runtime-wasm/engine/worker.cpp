@@ -375,10 +375,6 @@ void Worker::give_way() {
     if (pending_ != 0) jump(static_cast<Stop>(pending_), 0);
 }
 
-void Worker::preempt_after(std::int64_t slice_ns) {
-    slice_ns_ = slice_ns == 0 ? 0 : std::max(slice_ns, kSliceNsMin);
-}
-
 void Worker::keep_whole(bool on) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     whole_ = on ? 1 : 0;

@@ -89,8 +89,8 @@ public:
     // Call before the last filter is laid.
     static Result<std::unique_ptr<Worker>> create(std::int64_t tick_ns, std::size_t parked_max = 0);
     // From the next run() or resume() on a call that has run for so long by the clock is preempted; 0, as at the start:
-    // none is. Below kSliceNsMin it is that.
-    void preempt_after(std::int64_t slice_ns);
+    // none is. Below kSliceNsMin a call may give way many times before it has got anywhere.
+    void preempt_after(std::int64_t slice_ns) { slice_ns_ = slice_ns; }
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
     ~Worker();

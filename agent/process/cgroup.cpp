@@ -238,8 +238,8 @@ std::string Cgroups::open_node(Hierarchy& hierarchy) {
     for (const char* name : {"memory", "pids"}) {
         if (name == std::string("memory") ? !hierarchy.memory : !hierarchy.pids) continue;
         if (const int error = options_.write(control, std::string("+") + name); error != 0) {
-            const std::string why = "cannot hand on the controller " + std::string(name) + " in " +
-                                    control + ": " + words_of(error);
+            std::string why = "cannot hand on the controller " + std::string(name) + " in " +
+                              control + ": " + words_of(error);
             close_node(hierarchy);
             return why;
         }

@@ -38,7 +38,7 @@ std::string Bucket::bad_key(const std::string& key) const {
            std::to_string(key.size());
 }
 
-void Bucket::start(std::shared_ptr<Operation> operation, std::size_t bytes) {
+void Bucket::start(const std::shared_ptr<Operation>& operation, std::size_t bytes) {
     open_.insert(operation);
     open_bytes_ += bytes;
     operation->start([this, weak = std::weak_ptr(operation), bytes] {

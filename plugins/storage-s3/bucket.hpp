@@ -91,7 +91,7 @@ private:
     [[nodiscard]] std::string no_room(std::size_t bytes) const;
     // Empty: it is a key here.
     [[nodiscard]] std::string bad_key(const std::string& key) const;
-    void start(std::shared_ptr<Operation> operation, std::size_t bytes);
+    void start(const std::shared_ptr<Operation>& operation, std::size_t bytes);
 
     Env& env_;
     std::unordered_set<std::shared_ptr<Operation>> open_;

@@ -8,6 +8,23 @@ using namespace hf::core;
 using testing::Actors;
 using testing::Rig;
 
+namespace {
+
+// A client's connection 5 for actor "a".
+SocketOpenedIn opened_at_a(const Rig& rig) {
+    SocketOpenedIn opened;
+    opened.from = rig.serving(Kind::Gateway);
+    opened.req_id = 1000;
+    opened.connection = 5;
+    opened.class_name = "counter";
+    opened.name = "a";
+    opened.event = {1};
+    opened.deadline = rig.now + 10 * kSecond;
+    return opened;
+}
+
+}  // namespace
+
 TEST_CASE("an_actor_that_accepts_a_connection_too_late_hears_that_it_is_gone") {
     Rig rig;
     Actors actors(rig);
@@ -45,14 +62,7 @@ TEST_CASE("a_gateway_that_gives_a_reason_longer_than_a_close_has_is_cut_short") 
         plain.reply_status = 0;
         return plain;
     });
-    SocketOpenedIn opened;
-    opened.from = rig.serving(Kind::Gateway);
-    opened.req_id = 1000;
-    opened.connection = 5;
-    opened.class_name = "counter";
-    opened.name = "a";
-    opened.event = {1};
-    opened.deadline = rig.now + 10 * kSecond;
+    SocketOpenedIn opened = opened_at_a(rig);
     rig.feed(opened);
     rig.feed(SocketClosedIn{opened.from, 5, 1000, std::string(65'000, 'r')});
     REQUIRE(actors.seen("a").size() == 2);
@@ -67,14 +77,7 @@ TEST_CASE("an_actor_that_cannot_be_loaded_hears_later_that_its_connection_is_gon
         plain.passivate = true;
         return plain;
     });
-    SocketOpenedIn opened;
-    opened.from = rig.serving(Kind::Gateway);
-    opened.req_id = 1000;
-    opened.connection = 5;
-    opened.class_name = "counter";
-    opened.name = "a";
-    opened.event = {1};
-    opened.deadline = rig.now + 10 * kSecond;
+    SocketOpenedIn opened = opened_at_a(rig);
     rig.feed(opened);
     REQUIRE(rig.reply(1000) != nullptr);
     bool broken = true;

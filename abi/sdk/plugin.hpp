@@ -8,7 +8,8 @@
 // Context::post. When the supervisor goes away the process ends; when this process dies every unanswered request is
 // decided by its schema's `replay`.
 //
-// For placement and drain policies and storage see policy.hpp and storage.hpp, which turn these calls into plain structs.
+// For placement and drain policies see policy.hpp, which turns these calls into plain structs; storage.hpp has what a storage
+// plugin answers.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +68,8 @@ public:
         return send_request(abi::BodyTraits<T>::enum_value, body.Union(), deadline_ns);
     }
 
-    // Large bodies (Request, Reply, Deliver, Delivered, Put, Got, Activate, Checkpointed: body_token). What is being built carries the memory file `fd` of
-    // `bytes` bytes, written and sealed (abi/ring/bodies.hpp): put the answer into its body_token and `bytes` into its
+    // Large bodies (Request, Reply, Deliver, Delivered, Put, Got, Activate, Checkpointed: body_token). What is being built
+    // carries the memory file `fd` of `bytes` bytes, written and sealed (abi/ring/bodies.hpp): put the answer into its body_token and `bytes` into its
     // body_bytes, then send it. `fd` stays the caller's and may be closed once it is sent.
     [[nodiscard]] virtual std::uint64_t carry(int fd, std::uint64_t bytes) = 0;
     // The file that the message being handled carries, judged: sealed, and of its body_bytes. Once; invalid: it carries

@@ -15,6 +15,7 @@
 #include "abi/base/clock.hpp"
 #include "abi/base/limits.hpp"
 #include "abi/ring/bodies.hpp"
+#include "abi/sdk/storage.hpp"
 
 namespace hf::bucket {
 namespace {
@@ -161,32 +162,12 @@ void StorageLocal::on_get(std::uint64_t req_id, const abi::Get& get) {
         context_->reply(req_id, abi::CreateGot(builder, outcome, 0, 0, nullptr, reason));
         return;
     }
-    if (object->body.size() > kInlineObjectBytesMax) return got_large(req_id, *object);
-    const auto body = builder.CreateVector(object->body.data(), object->body.size());
-    const auto etag = text(builder, object->etag);
     const abi::WriteId write_id(object->write_id.hi, object->write_id.lo);
-    context_->reply(req_id,
-                    abi::CreateGot(builder, abi::Outcome::Applied, body, etag, &write_id, 0));
-}
-
-// An object that no record holds goes as a memory file, written from the map.
-void StorageLocal::got_large(std::uint64_t req_id, const Object& object) {
-    flatbuffers::FlatBufferBuilder& builder = context_->builder();
-    const Result<UniqueFd> file = ring::sealed_body("holdfast-object", object.body);
-    if (!file) {
-        ++counts_.refused;
-        const auto reason = text(builder, file.error().message);
-        context_->reply(req_id,
-                        abi::CreateGot(builder, abi::Outcome::Refused, 0, 0, nullptr, reason));
-        return;
-    }
-    const auto etag = text(builder, object.etag);
-    const abi::WriteId write_id(object.write_id.hi, object.write_id.lo);
-    const std::uint64_t token = context_->carry(file->get(), object.body.size());
-    context_->reply(
-        req_id,
-        abi::CreateGot(
-            builder, abi::Outcome::Applied, 0, etag, &write_id, 0, token, object.body.size()));
+    const auto given = sdk::reply_object(*context_, req_id, object->body, object->etag, write_id);
+    if (given) return;
+    ++counts_.refused;
+    const auto reason = text(builder, given.error().message);
+    context_->reply(req_id, abi::CreateGot(builder, abi::Outcome::Refused, 0, 0, nullptr, reason));
 }
 
 void StorageLocal::on_list(std::uint64_t req_id, const abi::List& list) {

@@ -56,7 +56,6 @@ private:
     void on_get(std::uint64_t req_id, const abi::Get& get);
     void on_list(std::uint64_t req_id, const abi::List& list);
     void on_probe(std::uint64_t req_id);
-    void got_large(std::uint64_t req_id, const Object& object);
     void on_put(std::uint64_t req_id, const abi::Put& put);
     void on_delete(std::uint64_t req_id, const abi::Delete& erase);
     void submit(Write write);

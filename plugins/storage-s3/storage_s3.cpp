@@ -9,6 +9,7 @@
 #include "abi/base/clock.hpp"
 #include "abi/base/limits.hpp"
 #include "abi/ring/bodies.hpp"
+#include "abi/sdk/storage.hpp"
 #include "plugins/storage-s3/files.hpp"
 
 namespace hf::s3 {
@@ -259,32 +260,12 @@ void StorageS3::answer_get(std::uint64_t req_id, const GetResult& result) {
                         abi::CreateGot(builder, outcome_of(result.outcome), 0, 0, nullptr, reason));
         return;
     }
-    if (result.body.size() > kInlineObjectBytesMax) return answer_large(req_id, result);
-    const BytesView bytes = as_bytes(result.body);
-    const auto body = builder.CreateVector(bytes.data(), bytes.size());
-    const auto etag = text(builder, result.etag);
     const abi::WriteId write_id(result.write_id.hi, result.write_id.lo);
-    context_->reply(req_id,
-                    abi::CreateGot(builder, abi::Outcome::Applied, body, etag, &write_id, 0));
-}
-
-// An object that no record holds goes as a memory file.
-void StorageS3::answer_large(std::uint64_t req_id, const GetResult& result) {
-    flatbuffers::FlatBufferBuilder& builder = context_->builder();
-    const Result<UniqueFd> file = ring::sealed_body("holdfast-object", as_bytes(result.body));
-    if (!file) {
-        const auto reason = text(builder, file.error().message);
-        context_->reply(req_id,
-                        abi::CreateGot(builder, abi::Outcome::Refused, 0, 0, nullptr, reason));
-        return;
-    }
-    const auto etag = text(builder, result.etag);
-    const abi::WriteId write_id(result.write_id.hi, result.write_id.lo);
-    const std::uint64_t token = context_->carry(file->get(), result.body.size());
-    context_->reply(
-        req_id,
-        abi::CreateGot(
-            builder, abi::Outcome::Applied, 0, etag, &write_id, 0, token, result.body.size()));
+    const auto given =
+        sdk::reply_object(*context_, req_id, as_bytes(result.body), result.etag, write_id);
+    if (given) return;
+    const auto reason = text(builder, given.error().message);
+    context_->reply(req_id, abi::CreateGot(builder, abi::Outcome::Refused, 0, 0, nullptr, reason));
 }
 
 void StorageS3::answer_put(std::uint64_t req_id, const PutResult& result) {

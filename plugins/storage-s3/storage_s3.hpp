@@ -46,7 +46,6 @@ private:
     void on_delete(std::uint64_t req_id, const abi::Delete& erase);
 
     void answer_get(std::uint64_t req_id, const GetResult& result);
-    void answer_large(std::uint64_t req_id, const GetResult& result);
     void answer_put(std::uint64_t req_id, const PutResult& result);
     void answer_delete(std::uint64_t req_id, const DeleteResult& result);
     void answer_list(std::uint64_t req_id, const ListResult& result);

@@ -32,12 +32,12 @@ def meson_suite(tally, build, suite, label, timeout_multiplier=1):
     meson_run(tally, build, ["--suite", suite], label, None, timeout_multiplier)
 
 
-def meson_run(tally, build, which, label, env, timeout_multiplier, rebuild=False):
+def meson_run(tally, build, which, label, env, timeout_multiplier):
     log = os.path.join(build, "meson-logs", "testlog.json")
     if os.path.exists(log):
         os.unlink(log)
     start = time.monotonic()
-    said = subprocess.run(["meson", "test", "-C", build, *([] if rebuild else ["--no-rebuild"]), "--num-processes", "2",
+    said = subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--num-processes", "2",
                            "--timeout-multiplier", str(timeout_multiplier), *which],
                           env={**os.environ, "PATH": "/usr/bin:/bin:" + os.environ["PATH"], **(env or {})}, text=True,
                           errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -88,20 +88,39 @@ def system_suite(tally, build, label, extra, env=None):
 
 # What runs under sanitizers. Not those whose processes lay the real second filter on themselves (it forbids what a
 # sanitizer's runtime does at the end), nor the mutants.
-ADDRESS = ["ring", "verify", "channel", "core", "core_keys", "records", "log", "control", "metrics", "store", "modules", "gateway-http",
+ADDRESS = ["ring", "verify", "channel", "core", "core_keys", "records", "log", "control", "metrics", "store", "agent_modules", "memory_room", "gateway-http",
            "gateway-http-process", "scheduler", "bucket", "s3", "wasm_engine", "wasm_state", "wasm_host", "wasm_waiting", "abi_echo",
            "abi_storm", "abi_golden", "sim"]
 THREAD = ["ring", "channel", "store", "abi_threads"]
 
 
+def targets_of(build, tests):
+    """The files that these tests run: a sanitizer's build makes no others. A name that is no test is an error."""
+    told = {}
+    for what in ("tests", "targets"):
+        told[what] = json.loads(subprocess.run(["meson", "introspect", build, "--" + what], stdout=subprocess.PIPE, check=True).stdout)
+    files = {target["id"]: target["filename"] for target in told["targets"]}
+    by_name = {test["name"]: test for test in told["tests"]}
+    wanted = set()
+    for name in tests:
+        if name not in by_name:
+            raise LookupError(f"there is no test '{name}'")
+        for target in by_name[name]["depends"]:
+            wanted.update(os.path.relpath(path, build) for path in files[target])
+    return sorted(wanted)
+
+
 def sanitized(tally, kind, tests, env):
     start = time.monotonic()
+    build = os.path.join(ROOT, "build-" + kind)
     set_up = subprocess.run([os.path.join(ROOT, "dev"), "setup-sanitized", kind], stdin=subprocess.DEVNULL, check=False)
-    if set_up.returncode != 0:
+    if set_up.returncode != 0 or \
+            subprocess.run(["ninja", "-C", build, "--quiet", *targets_of(build, tests)], stdin=subprocess.DEVNULL, check=False).returncode != 0:
         tally.add(0, 1)
         print(f"FAILED the build with {kind}")
         return
-    meson_run(tally, os.path.join(ROOT, "build-" + kind), tests, "sanitizer " + kind, env, 8, rebuild=True)
+    print(f"built with {kind} in {time.monotonic() - start:.0f} s", flush=True)
+    meson_run(tally, build, tests, "sanitizer " + kind, env, 8)
 
 
 # Seconds of each fuzz target: enough for its seeds and what lies next to them, and for a look further.

@@ -94,9 +94,13 @@ def check_dead(files, problems):
             problems.append(f"{path}: no meson.build builds it")
 
 
+# What a fuzzer leaves behind: an input under its hash.
+LEFT_BEHIND = re.compile(r"(^|/)([0-9a-f]{40}|(crash|leak|oom|slow-unit|timeout)-[0-9a-f]{40})$")
+
+
 def main():
     names = tracked() or walked()
-    problems = []
+    problems = [f"{path}: left behind by a fuzzer" for path in names if LEFT_BEHIND.search(path)]
     for path in names:
         full = os.path.join(ROOT, path)
         if path.endswith((".cpp", ".hpp", ".h", ".c")) and not path.startswith("guest/"):

@@ -157,6 +157,42 @@ struct NextStep {
     std::uint64_t sequence = 0;
 };
 
+// --- other nodes ---------------------------------------------------------------------------------------------------------
+// What one node asks of another about one actor.
+enum class PeerAsk : std::uint8_t {
+    Request,  // a client's request, passed on once
+    Call,     // an actor's call that waits for its answer
+    Message,  // to be applied once, by its number
+    Settled,  // its source has stored that it is done
+    Alarm     // to be armed, not run
+};
+// Who asks, when another node does; of a PeerCall, this one. The gateway has checked the signature.
+struct PeerOrigin {
+    std::string node;
+    PeerAsk ask = PeerAsk::Request;
+    std::vector<std::string> chain;  // Call: escaped units that wait for it, the first caller first
+    std::string source;              // Message, Settled
+    std::uint64_t n = 0;             // Message, Settled
+    bool http = false;               // Message: a request out of a journal
+    bool last = false;               // Message: its last try
+    std::int64_t due_ms = 0;         // Alarm
+    std::uint64_t nonce = 0;         // Alarm
+};
+// To be asked of node `target` by a gateway, once; answered by PeerRepliedIn.
+struct PeerCall {
+    Handle to;
+    OpId op = 0;
+    std::string address;  // of the target, host:port
+    std::string target;   // node id
+    std::string class_name;
+    std::string name;
+    Bytes event;
+    PeerOrigin origin;
+    Time deadline = 0;
+    std::uint64_t trace = 0;
+    AttachmentRef attached = nullptr;  // a large body, as of RequestIn
+};
+
 // --- answers -----------------------------------------------------------------------------------------------------------
 enum class ReplyReason : std::uint8_t {
     Ok,
@@ -290,6 +326,7 @@ using Action = std::variant<ReplyOut,
                             SocketSend,
                             CloseSocket,
                             AskRoom,
+                            PeerCall,
                             JournalAppend,
                             JournalRemove,
                             JournalBury,

@@ -68,6 +68,19 @@ struct RequestIn {
     bool later = false;  // the client is content with 202 (`Prefer: respond-async`)
     AttachmentRef attached =
         nullptr;  // the body, when it is large: event's last field is empty then
+    std::optional<PeerOrigin> origin = std::nullopt;  // another node passed it on
+};
+// What became of a PeerCall.
+enum class PeerOutcome : std::uint8_t {
+    Answered,  // `reply` is what that node said
+    NotSent,   // it did not happen and will not
+    Unknown    // it may have happened
+};
+struct PeerRepliedIn {
+    Handle from;
+    OpId op = 0;
+    PeerOutcome outcome = PeerOutcome::Unknown;
+    ReplyOut reply;  // `to` and `req_id` are nobody's
 };
 // The large body that answered this request is not needed any more.
 struct BodyReleasedIn {
@@ -111,6 +124,7 @@ struct ObjectInfo {
     std::string key;
     std::uint64_t size = 0;
     std::string etag;
+    std::int64_t modified_ms = 0;  // by the store's clock, Unix time; 0: not said
 };
 // One answer of the storage plugin, whatever the request; fields that do not apply stay empty.
 struct StoreAnswer {
@@ -124,6 +138,7 @@ struct StoreAnswer {
     bool more = false;
     bool conditional_writes = false;
     std::string reason;
+    std::int64_t store_time_ms = 0;  // List, Probe: the store's own clock, Unix time; 0: not said
 };
 
 // --- runtime -----------------------------------------------------------------------------------------------------------
@@ -267,6 +282,11 @@ struct ConfigChanged {
 struct ClockIs {
     Time offset = 0;
 };
+// How long the host has been suspended since it started, in all: its CLOCK_BOOTTIME less its CLOCK_MONOTONIC. Before
+// anything else of a step that is the first one after a suspend.
+struct SleptIs {
+    Time total = 0;
+};
 struct StartNode {};
 struct StopNode {
     std::string reason;
@@ -302,6 +322,8 @@ using Event = std::variant<Tick,
                            StopNode,
                            BodyReleasedIn,
                            ConfigChanged,
-                           Knocked>;
+                           Knocked,
+                           PeerRepliedIn,
+                           SleptIs>;
 
 }  // namespace hf::core

@@ -115,6 +115,15 @@ struct Limits {
     std::size_t states_bytes = 32U << 20U;
 };
 
+// The node's lease on its own record, on which all its holds hang (protocol 3). Times on a clock that counts suspend.
+struct LeaseSpec {
+    Time ttl = 0;  // 0: none; the store is this node's alone
+    Time renew = 3 * kSecond;
+    Time grace = 2 * kSecond;                // what others wait beyond ttl
+    Time poll = 1 * kSecond + 500 * kMs;     // how often others' records are listed
+    [[nodiscard]] bool none() const { return ttl == 0; }
+};
+
 struct Config {
     std::string node_id;
     std::string instance_id;  // random id of the data directory
@@ -126,6 +135,8 @@ struct Config {
     std::vector<SlotSpec> slots;
     std::vector<ClassSpec> classes;
     Limits limits;
+    LeaseSpec lease;
+    std::string peer_address;  // host:port where other nodes reach this one; empty: none does
     bool restart_intensity = true;  // false: no back-off, no count
     bool leftovers_reaped =
         true;                   // the daemon killed and waited for what an earlier incarnation left

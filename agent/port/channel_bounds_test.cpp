@@ -23,7 +23,7 @@ TEST_CASE("answers_wait_for_no_queued_request") {
     while (sent == Sent::Now) {
         auto& fbb = (*link).builder();
         const auto peer = fbb.CreateString("p");
-        sent = (*link).request(++id, abi::CreatePeerCall(fbb, peer), 0, 0);
+        sent = (*link).request(++id, abi::CreatePeerCall(fbb, peer, peer), 0, 0);
     }
     CHECK(sent == Sent::Queued);
     CHECK(id == 3);
@@ -41,7 +41,7 @@ TEST_CASE("answers_wait_for_no_queued_request") {
     // An answer gives its credit back: the queued request goes out with the next number.
     Lies lies;
     lies.reply_to = 1;
-    REQUIRE(link.plugin->send(abi::CreatePeerReplied(link.plugin->builder(), 200), lies));
+    REQUIRE(link.plugin->send(abi::CreatePeerReplied(link.plugin->builder(), abi::PeerOutcome::Answered, 200), lies));
     CHECK(link.rule() == "");
     (*link).flush();
     const abi::Envelope* envelope = link.plugin->receive(&header);

@@ -38,13 +38,23 @@ using Millis = std::chrono::milliseconds;
 enum class Slot : std::uint8_t { Gateway, Storage, Runtime, Placement, Drain };
 [[nodiscard]] std::string_view slot_name(Slot slot);  // "gateway"
 
+// How the node keeps its units on a store that others use too: by a record that it renews. All are 0 without one.
+struct LeaseConfig {
+    Millis ttl{0};  // 0: none, the store is this node's alone
+    Millis renew{0};
+    Millis grace{0};  // what others wait beyond ttl
+    Millis poll{0};   // how often the others' records are looked at
+    [[nodiscard]] bool none() const { return ttl.count() == 0; }
+};
+
 struct NodeConfig {
     std::string id;              // [A-Za-z0-9_-][A-Za-z0-9_.-]*, <= 64; default: the host's name
     std::filesystem::path data;  // absolute; HOLDFAST_DATA wins over the file
     std::string tenant;          // [A-Za-z0-9_-], <= 64
     std::string app;             // likewise: a part of every key in the store
     std::string role;            // "wasmkeep"
-    std::string lease;           // "none"
+    LeaseConfig lease;
+    std::string advertise;  // host:port where other nodes reach this one; empty: where it listens
 };
 
 struct LimitsConfig {
@@ -111,6 +121,7 @@ struct PluginConfig {
         false;  // placement: a call the policy did not answer fails instead of using the default
     std::vector<Endpoint>
         listen;  // gateway: sockets the supervisor opens, in this order listener0, listener1, ...
+    std::optional<Endpoint> cluster_listen;  // gateway-http: a socket for other nodes alone
     // For Configure.settings: the shipped plugin's own keys with defaults filled in, then [plugin.<slot>.settings] in the
     // file's order. Normalised to base units: durations in whole milliseconds, sizes in whole bytes, both as decimal
     // digits; paths absolute. `listen`, `instances`, `policy` and `required` are the supervisor's and not among them.

@@ -51,7 +51,8 @@ TEST_CASE("three_plugins_and_nothing_else_give_the_documented_defaults") {
     CHECK(config.node.tenant == "default");
     CHECK(config.node.app == "default");
     CHECK(config.node.role == "wasmkeep");
-    CHECK(config.node.lease == "none");
+    CHECK(config.node.lease.none());
+    CHECK(config.node.advertise.empty());
     CHECK(config.limits.mailbox_events == 128);
     CHECK(config.limits.mailbox_bytes == 1U << 20U);
     CHECK(config.limits.accepted_events == 4096);
@@ -321,7 +322,8 @@ TEST_CASE("a_bucket_at_an_s3_store_has_settings_of_its_own") {
                                  {"AWS_PROFILE", "prod"},
                                  {"AWS_SHARED_CREDENTIALS_FILE", "/keys"}};
     const Config config = good(
-        std::string(kPluginsS3) + "[node]\ndata = \"/d\"\n[class.c]\nmodule = \"m\"\n", variables);
+        std::string(kPluginsS3) +
+            "[node]\ndata = \"/d\"\nlease = \"10s\"\n[class.c]\nmodule = \"m\"\n", variables);
     const PluginConfig& storage = *config.plugin(Slot::Storage);
     CHECK(storage.use == "storage-s3");
     CHECK(storage.setting("bucket") == "b-1");
@@ -359,15 +361,17 @@ TEST_CASE("show_tells_every_value_and_its_origin") {
     CHECK(json["values"][0] ==
           nlohmann::json{
               {"table", "node"}, {"key", "id"}, {"value", "a"}, {"origin", "file"}, {"line", 2}});
+    const Config other = good(std::string(kPluginsS3) +
+                              "[node]\nlease = \"10s\"\nadvertise = \"node-1:80\"\n");
     for (const FixedTable& table : fixed_tables())
         for (const Rule& rule : table.rules)
-            CHECK_MESSAGE(find(config, table.name, rule.key), rule.key);
-    const Config other = good(kPluginsS3);
+            CHECK_MESSAGE(find(other, table.name, rule.key), rule.key);
+    CHECK(find(config, "node", "lease_renew") == nullptr);  // what means nothing is not shown
     for (const Shipped& shipped : shipped_plugins())
         for (const Rule& rule : shipped.own) {
             // Files and texts that are not set are not shown.
             const bool s3 = shipped.name == "storage-s3";
-            if (rule.key.starts_with("tls_") || (s3 && rule.fallback.empty())) continue;
+            if ((s3 || shipped.slot == Slot::Gateway) && rule.fallback.empty()) continue;
             CHECK_MESSAGE(find(s3 ? other : config,
                                "plugin." + std::string(slot_name(shipped.slot)),
                                rule.key),

@@ -1,4 +1,5 @@
-// Addresses to listen on. Literals only: a name would need a resolver in the supervisor and could change under it.
+// Addresses to listen on, which are literals: a name would need a resolver in the supervisor and could change under it. And
+// those that others are told, which may be names.
 // Private to this room.
 #pragma once
 
@@ -18,5 +19,12 @@ inline constexpr std::size_t kEndpointsMax = 8;
 [[nodiscard]] std::string listen_into(std::string_view text,
                                       std::vector<Endpoint>& list,
                                       std::string& shown);
+
+// The text of one address where other machines reach this one: "host:port", host an IP literal or a name, port not 0.
+// Answers what is wrong, or nothing and its canonical form in `shown`.
+[[nodiscard]] std::string address_into(std::string_view text, std::string& shown);
+
+// 0.0.0.0 and ::, on which one may listen and which nobody can reach.
+[[nodiscard]] bool is_unspecified(const Endpoint& endpoint);
 
 }  // namespace hf::config

@@ -68,6 +68,7 @@ Config Judge::judge() {
     read_fixed(out);
     read_plugins(out);
     read_classes(out);
+    check_cluster(out);
     out.effective = std::move(effective_);
     return out;
 }
@@ -159,7 +160,9 @@ void Judge::read_fixed(Config& out) {
                                      "serve: it must be " +
                                          allowed(fixed.rules[0]));
             }
+            fill_lease(values, out.node.lease);
             fill_node(values, out);
+            node_ = values;
         } else if (name == "limits") {
             fill_limits(values, out);
         } else if (name == "restart") {
@@ -188,7 +191,7 @@ void Judge::fill_node(const Values& values, Config& out) {
     out.node.tenant = at(values, "tenant").text;
     out.node.app = at(values, "app").text;
     out.node.role = at(values, "role").text;
-    out.node.lease = at(values, "lease").text;
+    out.node.advertise = at(values, "advertise").text;
 }
 
 void Judge::fill_limits(const Values& values, Config& out) {

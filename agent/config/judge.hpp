@@ -54,6 +54,11 @@ private:
     void fill_node(const Values& values, Config& out);
     static void fill_limits(const Values& values, Config& out);
 
+    // judge_cluster.cpp
+    void fill_lease(Values& values, LeaseConfig& out);
+    void check_cluster(const Config& out);
+    [[nodiscard]] const Item* plugin_item(Slot slot, std::string_view key) const;
+
     void read_plugins(Config& out);
     [[nodiscard]] PluginConfig read_plugin(Slot slot,
                                            const Item& table,
@@ -88,6 +93,7 @@ private:
     Complaints* complaints_;
     ValueReader values_;
     std::vector<Effective> effective_;
+    Values node_;  // what [node] said, for what must fit the plugins
 };
 
 }  // namespace hf::config

@@ -191,6 +191,8 @@ void Judge::finish_plugin(const Shipped* shipped,
     out.pids_max = static_cast<std::uint32_t>(value("pids_max")->number);
     if (const Value* required = value("required")) out.required = required->number != 0;
     if (const Value* listen = value("listen")) out.listen = listen->listen;
+    if (const Value* cluster = value("cluster_listen"); cluster != nullptr && cluster->good)
+        out.cluster_listen = cluster->listen.front();
     if (shipped != nullptr)
         for (const Rule& rule : shipped->own)
             out.settings.emplace_back(std::string(rule.key), value(rule.key)->base_text(rule.type));

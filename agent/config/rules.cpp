@@ -26,7 +26,13 @@ constexpr Rule kNode[] = {
     {"tenant", Type::Name, "default"},
     {"app", Type::Name, "default"},
     {"role", Type::Word, "wasmkeep", 0, 0, "wasmkeep"},
-    {"lease", Type::Word, "none", 0, 0, "none"},
+    // Below 3 s a slow disk looks like a dead node; above 5 min nobody waits for a takeover.
+    {"lease", Type::Lease, "none", 3 * kSecond, 300 * kSecond},
+    // Without them parts of the lease (judge_cluster.cpp); its upper ends as theirs.
+    {"lease_renew", Type::Duration, {}, 100, 100 * kSecond},
+    {"lease_grace", Type::Duration, {}, 100, 300 * kSecond},
+    {"lease_poll", Type::Duration, {}, 100, 300 * kSecond},
+    {"advertise", Type::Address},
 };
 
 // Upper ends keep the sum of all queues of a node within a few GiB and every wait within what an operator sits through.
@@ -147,6 +153,11 @@ constexpr Rule kGatewayHttp[] = {
     // Opened by the daemon, which may read what an instance's user may not.
     {"tls_certificate", Type::Path},
     {"tls_key", Type::Path},
+    // What nodes of one store say to each other. The secret is opened by the daemon as well.
+    {"peer_secret_file", Type::Path},
+    {"cluster_listen", Type::Listen},
+    {"peer_connections", Type::Count, "16", 1, 1024},
+    {"peer_connect_timeout", Type::Duration, "1s", 10, kMinute},
 };
 constexpr Rule kStorageLocal[] = {
     {"path", Type::Path},

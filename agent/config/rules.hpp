@@ -23,6 +23,8 @@ enum class Type : std::uint8_t {
     Size,      // text with unit, least..most in bytes
     Switch,    // true or false
     Listen,    // address or list of addresses
+    Lease,     // "none", or text with unit, least..most in ms
+    Address,   // host:port where somebody else reaches this node
     Text,      // printable characters without blanks, at most 270 bytes, or nothing
 };
 

@@ -75,7 +75,7 @@ constexpr std::size_t kPathBytesMax = 3900;
 
 // Sets the number of a measure; answers what is wrong with it.
 [[nodiscard]] std::string measure_into(const Rule& rule, const std::string& text, Value& out) {
-    const bool duration = rule.type == Type::Duration;
+    const bool duration = rule.type != Type::Size;
     const Measure measure = duration ? parse_duration(text) : parse_size(text);
     if (measure.fault != Measure::Fault::None)
         return fault_text(measure, duration ? kDurationUnits : kSizeUnits);
@@ -159,6 +159,12 @@ std::string allowed(const Rule& rule) {
             return "text in quotes without blanks, at most 270 characters";
         case Type::Listen:
             return "an address such as \"127.0.0.1:8080\", or a list of at most 8";
+        case Type::Lease:
+            return "\"none\" or a duration " + range(format_duration) +
+                   ", in quotes with a unit (" + std::string(kDurationUnits) + ")";
+        case Type::Address:
+            return "an address that other nodes reach, such as \"10.0.0.7:8080\" or "
+                   "\"node-1.example:8080\"";
     }
     return {};
 }
@@ -217,6 +223,11 @@ std::string ValueReader::text_into(const Rule& rule,
             return {};
         case Type::Listen:
             return listen_into(text, out.listen, out.text);
+        case Type::Lease:
+            if (text != "none") return measure_into(rule, text, out);
+            break;
+        case Type::Address:
+            return address_into(text, out.text);
         default:
             return "is the wrong type";
     }

@@ -15,7 +15,7 @@
 namespace hf::config {
 
 struct Value {
-    std::int64_t number = 0;       // Count, Duration (ms), Size (bytes), Switch (0, 1)
+    std::int64_t number = 0;       // Count, Duration, Lease (ms), Size (bytes), Switch (0, 1)
     std::string text;              // as a person would write it; Path: absolute
     std::vector<Endpoint> listen;  // Listen
     Origin origin;

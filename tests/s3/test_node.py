@@ -11,7 +11,7 @@ class OnS3(Case):
     store = None
 
     def on_s3(self, name, classes=("counter", "ledger"), start=True, **more):
-        return self.node({"restart": {"intensity": "off"},
+        return self.node({"restart": {"intensity": "off"}, "node": {"lease": "30s"},
                           "plugin.storage": {"use": "storage-s3", "map_bytes": None, "endpoint": self.store.endpoint,
                                              "bucket": self.store.make_bucket(name), "prefix": "node/",
                                              "credentials_file": self.store.credentials, **more}}, classes=classes, name=name, start=start)

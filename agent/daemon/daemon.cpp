@@ -14,6 +14,7 @@
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
 #include "agent/control/state_file.hpp"
+#include "agent/daemon/handed_files.hpp"
 #include "agent/daemon/memory_room.hpp"
 #include "agent/log/log.hpp"
 #include "agent/port/translate.hpp"
@@ -109,8 +110,14 @@ Result<void> Daemon::prepare() {
         std::filesystem::create_directories(dir, error);
         if (error)
             return fail_errno(error.value(), "cannot create the store's directory " + dir.string());
-        HF_ASSIGN(control::StoreLock store, control::StoreLock::exclusive(dir));
+        HF_ASSIGN(control::StoreLock store,
+                  config_.node.lease.none() ? control::StoreLock::exclusive(dir)
+                                            : control::StoreLock::shared(dir));
         store_lock_ = std::make_unique<control::StoreLock>(std::move(store));
+    }
+    if (const auto* gateway = config_.plugin(config::Slot::Gateway); gateway != nullptr) {
+        if (const std::string secret(gateway->setting("peer_secret_file")); !secret.empty())
+            HF_TRY(check_peer_secret(secret));
     }
     HF_ASSIGN(const std::string instance, instance_id(paths_));
     HF_ASSIGN(listeners_, open_listeners(config_));
@@ -214,6 +221,13 @@ void Daemon::step(core::Event event) {
     stepping_ = true;
     for (std::size_t i = 0; i < pending_events_.size(); ++i) {
         actions_.clear();
+        // A lease may have run out while the host was suspended: the core must know before it does anything else.
+        if (!slept_.told() || !config_.node.lease.none()) {
+            const std::int64_t boottime = boottime_ns();
+            const core::Time now = monotonic_ns();
+            if (const auto slept = slept_.look(boottime, now))
+                core_->step(core::SleptIs{*slept}, now, actions_);
+        }
         core_->step(std::move(pending_events_[i]), monotonic_ns(), actions_);
         for (core::Action& action : actions_) act(action);
     }
@@ -230,6 +244,22 @@ void Daemon::too_large(Handle to) {
                {{"plugin", link == nullptr ? "" : full_name(*link)}});
 }
 
+// What other nodes are asked is bounded by what their callers may have open, not by one gateway's queue: a full one is
+// told to the caller, who may come again.
+void Daemon::not_asked(const core::PeerCall& call, port::Sent why) {
+    core::PeerRepliedIn answer;
+    answer.from = call.to;
+    answer.op = call.op;
+    answer.outcome = core::PeerOutcome::NotSent;
+    answer.reply.reason = core::ReplyReason::Unavailable;
+    answer.reply.text = why == port::Sent::Busy ? "too much waits for other nodes already"
+                        : why == port::Sent::NoFile
+                            ? "the supervisor has no memory or no descriptor left for it"
+                            : "the request is larger than a record";
+    if (why == port::Sent::TooLarge) too_large(call.to);
+    step(std::move(answer));
+}
+
 template <class T>
 void Daemon::send(const T& action) {
     Link* link = link_of(action.to);
@@ -242,6 +272,10 @@ void Daemon::send(const T& action) {
         sent = port::send(*link->channel, action, config_.node.tenant);
     } else {
         sent = port::send(*link->channel, action);
+    }
+    if constexpr (std::is_same_v<T, core::PeerCall>) {
+        if (sent != port::Sent::Now && sent != port::Sent::Queued) not_asked(action, sent);
+        return;
     }
     // The core bounds what it keeps open per instance below the channel's queue, so a full one is an instance that does
     // not read.
@@ -318,6 +352,7 @@ void Daemon::act(core::Action& action) {
                 const bool knocking = link->kind == core::Kind::Gateway && clients_wait();
                 step(core::ProgressIs{a.to, link->channel->progress(), unread, knocking});
             },
+            [this](const core::PeerCall& a) { send(a); },
             [this](core::JournalAppend& a) { journal_->write(std::move(a)); },
             [this](core::JournalRemove& a) { journal_->write(std::move(a)); },
             [this](core::JournalBury& a) { journal_->write(std::move(a)); },
@@ -426,6 +461,7 @@ void Daemon::announce() {
                    "cannot write the address to " + paths_.address_file().string() +
                        ", there may be no room: the node serves all the same");
     for (const Listener& listener : listeners_) {
+        if (listener.cluster) continue;
         std::printf("holdfast serves on http://%s\n", listener.address.c_str());
         if (!first_class.empty())
             std::printf("try:  curl -X POST http://%s/actor/%s/alice\n",

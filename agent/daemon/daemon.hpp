@@ -23,6 +23,7 @@
 #include "agent/daemon/builds.hpp"
 #include "agent/daemon/deployments.hpp"
 #include "agent/daemon/setup.hpp"
+#include "agent/daemon/slept.hpp"
 #include "agent/log/log.hpp"
 #include "agent/loop/loop.hpp"
 #include "agent/metrics/metrics.hpp"
@@ -130,6 +131,7 @@ private:
 
     void step(core::Event event);
     void too_large(Handle to);
+    void not_asked(const core::PeerCall& call, port::Sent why);
     void act(core::Action& action);
     void before_block();
     void watch_doors();
@@ -187,6 +189,7 @@ private:
     core::Actions actions_;            // of the running step; kept for its memory, as is turn_
     std::vector<std::uint64_t> turn_;  // generations to be drained in one round
     bool stepping_ = false;
+    SleptWatch slept_;
     struct Command {
         std::optional<control::Responder> responder;
         std::string slot;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,14 +10,16 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "agent/log/log.hpp"
+
 namespace hf::daemon {
 namespace {
 
-constexpr std::array<std::string_view, 4> kFileSettings{
-    "tls_certificate", "tls_key", "ca_file", "credentials_file"};
+constexpr std::array<std::string_view, 5> kFileSettings{
+    "tls_certificate", "tls_key", "ca_file", "credentials_file", "peer_secret_file"};
 
 bool is_file(core::Kind kind, const core::Build& build, std::string_view key) {
-    if (key.starts_with("tls_")) return kind == core::Kind::Gateway;
+    if (key.starts_with("tls_") || key == "peer_secret_file") return kind == core::Kind::Gateway;
     return build.use == "storage-s3";
 }
 
@@ -42,7 +45,29 @@ Result<UniqueFd> keys_of_environment(const std::string& profile) {
     return file;
 }
 
+// What guards it from guessing, before whatever stands around it.
+constexpr off_t kSecretBytesMin = 32;
+
 }  // namespace
+
+Result<void> check_peer_secret(const std::string& path) {
+    const std::string name = "peer_secret_file = " + path;
+    // Not blocking: a pipe there must not hold up the start.
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file.valid()) return fail_errno(errno, "cannot open " + name);
+    struct stat facts {};
+    if (::fstat(file.get(), &facts) != 0) return fail_errno(errno, "cannot look at " + name);
+    if (!S_ISREG(facts.st_mode)) return fail(Code::Invalid, name + " is not a plain file");
+    if (facts.st_size < kSecretBytesMin)
+        return fail(Code::Invalid,
+                    name + " has " + std::to_string(facts.st_size) +
+                        " bytes; a secret has 32 at least, for instance of `openssl rand -hex 32`");
+    if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        log::warn("daemon",
+                  "others than its owner may use the secret of the nodes: chmod 600",
+                  {{"file", path}});
+    return {};
+}
 
 Result<HandedFiles> open_files_for(core::Kind kind, const core::Build& build) {
     HandedFiles files;

@@ -72,6 +72,13 @@ Result<void> apply_settings(const json& request, core::Build& build) {
     return {};
 }
 
+// As agent.toml says it.
+std::string lease_text(const config::Config& config) {
+    for (const config::Effective& one : config.effective)
+        if (one.table == "node" && one.key == "lease") return one.value;
+    return "none";
+}
+
 // What runs and with what.
 json build_json(const core::Build& build) {
     json settings = json::object();
@@ -247,11 +254,12 @@ json Daemon::status_json() const {
                                  {"text", last_reload_->text},
                                  {"ago_ms", (monotonic_ns() - last_reload_->at) / core::kMs}};
     json listen = json::array();
-    for (const Listener& listener : listeners_) listen.push_back(listener.address);
+    for (const Listener& listener : listeners_)
+        if (!listener.cluster) listen.push_back(listener.address);
     return {{"node", config_.node.id},
             {"version", HOLDFAST_VERSION},
             {"role", config_.node.role},
-            {"lease", config_.node.lease},
+            {"lease", lease_text(config_)},
             {"store", core_->store_id()},
             {"incarnation", core_->incarnation()},
             {"ready", core_->ready()},

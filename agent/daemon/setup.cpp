@@ -53,7 +53,32 @@ core::Time ns(config::Millis millis) {
     return std::int64_t{millis.count()} * core::kMs;
 }
 
-Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t number) {
+// Where the first socket for clients, or the one for other nodes, listens; empty when there is none.
+std::string address_of(const std::vector<Listener>& listeners, bool cluster) {
+    for (const Listener& listener : listeners)
+        if (listener.cluster == cluster) return listener.address;
+    return {};
+}
+
+void fill_lease(const config::Config& config,
+                const std::vector<Listener>& listeners,
+                core::Config& out) {
+    const config::LeaseConfig& lease = config.node.lease;
+    out.lease.ttl = ns(lease.ttl);
+    if (lease.none()) return;
+    out.lease.renew = ns(lease.renew);
+    out.lease.grace = ns(lease.grace);
+    out.lease.poll = ns(lease.poll);
+    const std::string cluster = address_of(listeners, true);
+    const std::string& told = config.node.advertise;
+    // Clients and other nodes come to one address, unless there is one for other nodes alone.
+    if (cluster.empty() && !told.empty()) out.http_address = told;
+    out.peer_address = !told.empty() ? told : cluster.empty() ? out.http_address : cluster;
+}
+
+Result<Listener> open_listener(const config::Endpoint& endpoint,
+                               std::size_t number,
+                               bool cluster) {
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
@@ -74,8 +99,9 @@ Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t num
     if (failed == EADDRINUSE)
         return fail(Code::Unavailable,
                     "cannot listen on " + endpoint.text() +
-                        ": another process does; name another address as plugin.gateway.listen or "
-                        "HOLDFAST_LISTEN");
+                        ": another process does; name another address as " +
+                        (cluster ? "plugin.gateway.cluster_listen"
+                                 : "plugin.gateway.listen or HOLDFAST_LISTEN"));
     if (failed != 0) return fail_errno(failed, "cannot listen on " + endpoint.text());
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
@@ -90,7 +116,7 @@ Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t num
         actual = ntohs(reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port);
     config::Endpoint told = endpoint;
     told.port = actual;
-    return Listener{"listener" + std::to_string(number), told.text(), std::move(fd)};
+    return Listener{"listener" + std::to_string(number), told.text(), std::move(fd), cluster};
 }
 
 }  // namespace
@@ -125,9 +151,15 @@ Result<std::vector<Listener>> open_listeners(const config::Config& config) {
     std::vector<Listener> out;
     const config::PluginConfig* gateway = config.plugin(config::Slot::Gateway);
     if (gateway == nullptr) return out;
-    for (const config::Endpoint& endpoint : gateway->listen) {
-        HF_ASSIGN(Listener listener, open_listener(endpoint, out.size()));
+    const auto add = [&](const config::Endpoint& endpoint, bool cluster) -> Result<void> {
+        HF_ASSIGN(Listener listener, open_listener(endpoint, out.size(), cluster));
         out.push_back(std::move(listener));
+        return {};
+    };
+    for (const config::Endpoint& endpoint : gateway->listen) {
+        HF_TRY(add(endpoint, false));
+        // A gateway knows it by its place.
+        if (out.size() == 1 && gateway->cluster_listen) HF_TRY(add(*gateway->cluster_listen, true));
     }
     return out;
 }
@@ -200,7 +232,8 @@ Result<core::Config> core_config(const config::Config& config,
     core::Config out;
     out.node_id = config.node.id;
     out.instance_id = instance_id;
-    out.http_address = listeners.empty() ? "" : listeners.front().address;
+    out.http_address = address_of(listeners, false);
+    fill_lease(config, listeners, out);
     out.machine = read_line("/etc/machine-id");
     out.boot = read_line("/proc/sys/kernel/random/boot_id");
     out.tenant = config.node.tenant;

@@ -43,8 +43,10 @@ struct Listener {
     std::string name;     // "listener0"
     std::string address;  // "127.0.0.1:43121", the port that was given
     UniqueFd fd;
+    bool cluster = false;  // for other nodes alone
 };
-// Binds and listens, so that the port answers from now on and through every restart of a gateway.
+// Binds and listens, so that the port answers from now on and through every restart of a gateway. The one for other nodes,
+// if there is one, is the second.
 Result<std::vector<Listener>> open_listeners(const config::Config& config);
 
 // The build a slot starts with, its content kept.

@@ -286,6 +286,13 @@ const char* LinkChannel::receive_body(Received& received) {
             beside = delivered.reply_body();
             break;
         }
+        case abi::Body::PeerReplied: {
+            const auto& replied = received.as<abi::PeerReplied>();
+            token = replied.body_token();
+            bytes = replied.body_bytes();
+            beside = replied.body();
+            break;
+        }
         case abi::Body::Got: {
             const auto& got = received.as<abi::Got>();
             token = got.body_token();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "agent/port/large.hpp"
+#include "agent/port/peer_tables.hpp"
 
 namespace hf::port {
 
@@ -153,8 +154,12 @@ core::Event listed(Handle from, const Received& record) {
     answer.reason = text(table.reason());
     if (table.objects() != nullptr) {
         for (const auto* object : *table.objects())
-            answer.objects.push_back({text(object->key()), object->size(), text(object->etag())});
+            answer.objects.push_back({text(object->key()),
+                                      object->size(),
+                                      text(object->etag()),
+                                      object->last_modified_ms()});
     }
+    answer.store_time_ms = table.store_time_ms();
     return answer;
 }
 
@@ -505,8 +510,15 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
             event.trace = record.trace_id;
             event.later = table.durable();
             event.attached = record.attached;
+            if (table.origin() != nullptr) {
+                event.origin = origin_from(*table.origin());
+                if (!event.origin)
+                    return core::Violated{from, "passed on what no node asks of another"};
+            }
             return event;
         }
+        case abi::Body::PeerReplied:
+            return peer_replied(from, record);
         case abi::Body::BodyReleased:
             return core::BodyReleasedIn{from, record.as<abi::BodyReleased>().request_id()};
         case abi::Body::Got:
@@ -525,6 +537,7 @@ std::optional<core::Event> to_event(Handle from, const Received& record) {
             const auto& table = record.as<abi::Probed>();
             core::StoreAnswer answer = answer_of(from, record, table.outcome());
             answer.conditional_writes = table.conditional_writes();
+            answer.store_time_ms = table.store_time_ms();
             answer.reason = text(table.reason());
             return answer;
         }

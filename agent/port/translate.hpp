@@ -25,6 +25,7 @@ Sent send(Channel& channel, const core::ReplyOut& action);
 Sent send(Channel& channel, const core::SocketTaken& action);
 Sent send(Channel& channel, const core::SocketSend& action);
 Sent send(Channel& channel, const core::CloseSocket& action);
+Sent send(Channel& channel, const core::PeerCall& action);
 Sent send_shed(Channel& channel, core::Time deadline);
 Sent send_stop(Channel& channel, const std::string& reason);
 

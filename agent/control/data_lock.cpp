@@ -71,6 +71,16 @@ template <class MayBeHeir>
     return pid;
 }
 
+// Who has the store's lock, as far as its kind tells.
+[[nodiscard]] std::string others(int fd) {
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    if (::fcntl(fd, F_OFD_GETLK, &whole) == 0 && whole.l_type == F_RDLCK)
+        return "nodes with a lease";
+    return "another node that has it for itself (lease = \"none\")";
+}
+
 Result<UniqueFd> lock_store(const std::filesystem::path& dir, short type) {
     std::error_code failed;
     std::filesystem::create_directories(dir, failed);
@@ -80,9 +90,11 @@ Result<UniqueFd> lock_store(const std::filesystem::path& dir, short type) {
     const int error = lock_after_heirs(fd.get(), type, [] { return true; });
     if (error == EAGAIN)
         return fail(Code::Exists,
-                    "the store " + dir.string() + " is in use by another node" +
-                        (type == F_WRLCK ? "; with lease = \"none\" a store serves one node only"
-                                         : " that has it for itself (lease = \"none\")"));
+                    "the store " + dir.string() + " is in use by " + others(fd.get()) +
+                        (type == F_WRLCK ? "; this one has lease = \"none\", and then a store "
+                                           "serves one node only"
+                                         : "; this one has a lease, and shares it with such nodes "
+                                           "only"));
     if (error != 0) return fail_errno(error, "cannot lock the store " + dir.string());
     return fd;
 }

@@ -197,13 +197,20 @@ TEST_CASE("a_store_has_one_exclusive_node_or_many_shared_ones") {
         REQUIRE(!two.ok());
         CHECK(two.error().code == Code::Exists);
         CHECK(two.error().message.find(store.string()) != std::string::npos);
-        CHECK(!StoreLock::shared(store).ok());
+        CHECK(two.error().message.find("has it for itself") != std::string::npos);
+        const auto shared = StoreLock::shared(store);
+        REQUIRE(!shared.ok());
+        CHECK(shared.error().message.find("has it for itself") != std::string::npos);
+        CHECK(shared.error().message.find("this one has a lease") != std::string::npos);
     }
     const auto a = StoreLock::shared(store);
     const auto b = StoreLock::shared(store);
     CHECK(a.ok());
     CHECK(b.ok());
-    CHECK(!StoreLock::exclusive(store).ok());
+    const auto alone = StoreLock::exclusive(store);
+    REQUIRE(!alone.ok());
+    CHECK(alone.error().message.find("in use by nodes with a lease") != std::string::npos);
+    CHECK(alone.error().message.find("lease = \"none\"") != std::string::npos);
 }
 
 TEST_CASE("locks_on_things_that_are_no_files_are_refused_at_once") {

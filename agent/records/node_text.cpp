@@ -8,7 +8,7 @@
 //   4  empty   (likewise)
 //   5  tenant
 //   6  app     (nodes with different ones never exchange units)
-//   7  cluster address, 8 its pins: empty without TLS
+//   7  where other nodes reach it, when that is not line 2; 8 pins, which we have none of
 //   9  serving | draining | drained | stuck; missing or empty from a node that does not know draining
 //   10 and on: key=value, in any order; a line or key this version does not know is kept
 //

@@ -201,6 +201,15 @@ TEST_CASE("node_has_its_golden_lines_and_comes_back") {
     CHECK(back->reaped == 3);
     CHECK(codec().encode(*back) == bytes);
 
+    // Where other nodes reach it, when that is not where clients do.
+    NodeRecord apart = sample_node();
+    apart.other_lines[7] = "10.0.0.1:9090";
+    CHECK(text_of(codec().encode(apart)).find("\nshop\n10.0.0.1:9090\n\nserving\n") !=
+          std::string::npos);
+    const auto told = codec().decode_node(codec().encode(apart));
+    REQUIRE(told.ok());
+    CHECK(told->other_lines == apart.other_lines);
+
     NodeRecord fenced = sample_node();
     fenced.dead = 0;  // incarnation 0 is still a statement
     fenced.state = "stuck";

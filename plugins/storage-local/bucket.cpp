@@ -15,6 +15,8 @@ namespace {
 constexpr std::int64_t kPathPages = 8;
 // Serials taken at once: one commit in this many touches the table's record.
 constexpr std::uint64_t kSerialBlock = 1U << 16U;
+// Looking at 126 readers takes some microseconds, and what so many commits free is some MiB.
+constexpr std::size_t kDeadReadersEvery = 1024;
 
 }  // namespace
 
@@ -26,9 +28,11 @@ std::string body_too_large(std::uint64_t bytes) {
 std::vector<WriteResult> Bucket::apply(std::span<const Write> writes) {
     std::vector<WriteResult> results(writes.size());
     if (writes.empty()) return results;
+    clear_dead_readers_now_and_then();
     crowded_ = is_crowded();
     // What cannot be merged may wait on, up to the journal's bounds.
-    if (const int code = merge(crowded_); code != 0 && over_bounds()) {
+    const int code = merge(crowded_);
+    if (code != 0 && code != MDB_MAP_RESIZED && over_bounds()) {
         for (WriteResult& result : results)
             result = WriteResult{Outcome::Refused, {}, {}, sentence(code)};
         return results;
@@ -58,9 +62,20 @@ void Bucket::apply_part(std::span<const Write> writes, std::span<WriteResult> re
         apply_part(writes.subspan(half), results.subspan(half));
         return;
     }
+    note_outgrown(code);
+    const bool again = indeterminate || code == MDB_MAP_RESIZED;
     const std::string reason = sentence(code);
     for (WriteResult& result : results)
-        result = WriteResult{indeterminate ? Outcome::Unknown : Outcome::Refused, {}, {}, reason};
+        result = WriteResult{again ? Outcome::Unknown : Outcome::Refused, {}, {}, reason};
+}
+
+// A map is as long as the file was when this process opened it.
+void Bucket::note_outgrown(int code) {
+    if (code == MDB_MAP_RESIZED) broken_.store(code, std::memory_order_relaxed);
+}
+
+void Bucket::clear_dead_readers_now_and_then() {
+    if (++applies_ % kDeadReadersEvery == 0) (void)clear_dead_readers();
 }
 
 // A dead process's view keeps pages from being used again.
@@ -259,7 +274,7 @@ int Bucket::commit(Batch& batch, bool& indeterminate) {
     const int next = mdb_txn_begin(env_, nullptr, 0, &probe);
     if (next == 0) mdb_txn_abort(probe);
     indeterminate = next != 0 && next != MDB_MAP_RESIZED;
-    if (next == MDB_PANIC) broken_.store(true, std::memory_order_relaxed);
+    if (next == MDB_PANIC) broken_.store(next, std::memory_order_relaxed);
     return code;
 }
 

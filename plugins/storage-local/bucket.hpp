@@ -20,11 +20,15 @@
 //   any error from writing the meta page              Unknown: the new meta page may be on the disk or not. LMDB allows
 //                                                     no further transaction (MDB_PANIC): broken() turns true, the
 //                                                     process must end and open the bucket again
-// LMDB's code alone does not tell the last two apart; whether a transaction can still begin does.
+//   a neighbour with a larger map_bytes filled more   Unknown, although nothing was written: whoever asks again asks the
+//   than is mapped here                               next process, which maps all of the file. broken() turns true
+// LMDB's code alone does not tell the second and the third apart; whether a transaction can still begin does.
 //
 // Neighbours. Several processes may have one bucket open, from one pid namespace of one machine: LMDB's lock file counts on
 // pids and fcntl locks. Writers take turns; a neighbour that dies within a write hands its turn over, one that is stopped
-// (SIGSTOP) keeps it, and writes here wait until it goes on or is killed. Readers never wait.
+// (SIGSTOP) keeps it, and writes here wait until it goes on or is killed. Readers never wait. A neighbour that dies while it
+// reads leaves its view behind, which keeps pages from being used again; those are looked for now and then. map_bytes is
+// each process's own bound for what it writes; what another wrote beyond it can be read and deleted.
 //
 // Threads: one for apply(), one for read() and stats(); they may be different ones.
 #pragma once
@@ -159,8 +163,9 @@ public:
     // Io or Unavailable when LMDB gives no view.
     Result<Snapshot> read();
 
-    // No write will ever work again in this process.
-    [[nodiscard]] bool broken() const { return broken_.load(std::memory_order_relaxed); }
+    // No write will ever work again in this process, and maybe no read: it must be opened again.
+    [[nodiscard]] bool broken() const { return broken_.load(std::memory_order_relaxed) != 0; }
+    [[nodiscard]] std::string why_broken() const;
     // Durable commits so far, and readers of dead processes found at the start.
     [[nodiscard]] std::uint64_t commits() const { return commits_.load(std::memory_order_relaxed); }
     [[nodiscard]] int stale_readers() const { return stale_readers_; }
@@ -185,6 +190,8 @@ private:
     int merge_oldest(std::size_t rows);
     int merge_row(Batch& batch, std::uint64_t op);
     bool clear_dead_readers();
+    void clear_dead_readers_now_and_then();
+    void note_outgrown(int code);
     void apply_part(std::span<const Write> writes, std::span<WriteResult> results);
     int attempt(std::span<const Write> writes, std::span<WriteResult> results, bool& indeterminate);
     int apply_one(Batch& batch, const Write& write, WriteResult& result);
@@ -213,7 +220,8 @@ private:
     std::uint64_t serial_next_ = 0;
     std::uint64_t serial_end_ = 0;
     int stale_readers_ = 0;
-    std::atomic<bool> broken_{false};
+    std::size_t applies_ = 0;       // since dead readers were looked for
+    std::atomic<int> broken_{0};    // LMDB's code
     std::atomic<std::uint64_t> commits_{0};
 };
 

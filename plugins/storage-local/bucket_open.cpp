@@ -80,9 +80,10 @@ std::string Bucket::sentence(int code) const {
             return "the meta page of " + path +
                    " could not be written; the store must be opened again";
         case MDB_MAP_RESIZED:
-            return path +
-                   " has grown beyond this node's map_bytes = " + std::to_string(map_bytes_) +
-                   " by another node: give all nodes the same map_bytes";
+            return path + " was made larger than is mapped here (map_bytes = " +
+                   std::to_string(map_bytes_) +
+                   ") by another node; the store must be opened again. Give all nodes the same "
+                   "map_bytes";
         case MDB_READERS_FULL:
             return "too many processes read " + path;
         case MDB_CORRUPTED:
@@ -96,6 +97,10 @@ std::string Bucket::sentence(int code) const {
         default:
             return "the store " + path + ": " + mdb_strerror(code);
     }
+}
+
+std::string Bucket::why_broken() const {
+    return sentence(broken_.load(std::memory_order_relaxed));
 }
 
 Result<void> Bucket::open_env(const Options& options) {
@@ -114,8 +119,10 @@ Result<void> Bucket::open_env(const Options& options) {
     put_bytes_max_ = map_bytes_ - reserve_bytes(map_bytes_);
     journal_ops_max_ = options.journal_ops;
     journal_bytes_max_ = std::min(kJournalBytesMax, map_bytes_ / kJournalMapPart);
-    // More in use than configured: it opens, for reading and deleting.
-    const std::uint64_t wanted = std::max(map_bytes_, file.used_bytes + reserve_bytes(map_bytes_));
+    // More in use than configured: it opens, for reading and deleting. And all of the file is mapped, because a neighbour
+    // with larger map_bytes may fill it.
+    const std::uint64_t wanted =
+        std::max({map_bytes_, file.file_bytes, file.used_bytes + reserve_bytes(map_bytes_)});
     const std::uint64_t mapped = (wanted + align - 1) / align * align;
     HF_TRY(extend_data_file(data_path(directory_), mapped));
 

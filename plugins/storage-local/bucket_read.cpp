@@ -8,8 +8,10 @@
 namespace hf::bucket {
 
 Result<Snapshot> Bucket::read() {
-    if (const int code = mdb_txn_renew(reader_); code != 0)
+    if (const int code = mdb_txn_renew(reader_); code != 0) {
+        note_outgrown(code);
         return fail(Code::Unavailable, sentence(code));
+    }
     TableRecord record;
     int code = read_own(reader_, record);
     if (code == 0) code = read_journal_.catch_up(reader_, table_, record.merged_to);

@@ -152,6 +152,7 @@ void StorageLocal::on_get(std::uint64_t req_id, const abi::Get& get) {
     counts_changed_ = true;
     flatbuffers::FlatBufferBuilder& builder = context_->builder();
     const Result<Snapshot> snapshot = bucket_->read();
+    if (gives_up_instead(snapshot)) return;
     const Result<Object> object =
         snapshot ? snapshot->get(view(get.key())) : Result<Object>(snapshot.error());
     if (!object) {
@@ -185,6 +186,7 @@ void StorageLocal::on_list(std::uint64_t req_id, const abi::List& list) {
     if (limit > kListLimitMax)
         return refuse("limit is 1.." + std::to_string(kListLimitMax) + ", or 0 for all of them");
     const Result<Snapshot> snapshot = bucket_->read();
+    if (gives_up_instead(snapshot)) return;
     if (!snapshot) return refuse(snapshot.error().message);
 
     std::array<flatbuffers::Offset<abi::Object>, kListLimitMax> objects;
@@ -210,6 +212,7 @@ void StorageLocal::on_list(std::uint64_t req_id, const abi::List& list) {
 void StorageLocal::on_probe(std::uint64_t req_id) {
     flatbuffers::FlatBufferBuilder& builder = context_->builder();
     const Result<Snapshot> snapshot = bucket_->read();
+    if (gives_up_instead(snapshot)) return;
     const Result<Stats> stats = snapshot ? snapshot->stats() : Result<Stats>(snapshot.error());
     if (!stats || bucket_->broken()) {
         const auto reason =
@@ -375,11 +378,18 @@ bool StorageLocal::shed_done() {
 void StorageLocal::give_up() {
     if (std::exchange(gave_up_, true)) return;
     flatbuffers::FlatBufferBuilder& builder = context_->builder();
-    const auto reason =
-        text(builder, "the store's meta page could not be written: it must be opened again");
+    const std::string why = bucket_->why_broken();
+    const auto reason = text(builder, why);
     if (!context_->notify(abi::CreateFault(builder, reason)))
-        context_->log(abi::LogLevel::Error, "the store's meta page could not be written");
+        context_->log(abi::LogLevel::Error, why);
     context_->post([this] { context_->post([] { std::_Exit(kExitBroken); }); });
+}
+
+// A read that this process cannot answer, and the next one can: the supervisor asks it again.
+bool StorageLocal::gives_up_instead(const Result<Snapshot>& snapshot) {
+    if (snapshot || !bucket_->broken()) return false;
+    give_up();
+    return true;
 }
 
 void StorageLocal::report_counters() {

@@ -9,6 +9,7 @@
 //
 // When the meta page could not be written, the writes concerned are answered Unknown, the supervisor gets a Fault with the
 // reason, everything after is Refused, and the process ends once those answers are out: the next one opens the file anew.
+// Likewise when another node has made the file larger than is mapped here; reads are then left to the next process.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +66,7 @@ private:
     void on_committed();
     void report_counters();
     void give_up();
+    bool gives_up_instead(const Result<Snapshot>& snapshot);
 
     sdk::Context* context_ = nullptr;
     // What the committer delivered and this thread has not answered yet. Its own bell instead of Context::post, because

@@ -175,6 +175,13 @@ private:
                 [this] {
                     return query({{"op", "plugins"}}, show_plugins);
                 });
+        command(*group("cluster", "the nodes that share this node's store"),
+                "status",
+                "each node as its record in the store says, and what this one makes of it",
+                "holdfast cluster status",
+                [this] {
+                    return query({{"op", "cluster"}}, show_cluster);
+                });
         CLI::App* actors =
             command(cli_,
                     "actors",

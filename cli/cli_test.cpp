@@ -30,6 +30,35 @@ TEST_CASE("status is printed for people and passed on whole as JSON") {
     CHECK(node.requests().front() == Json{{"op", "status"}});
 }
 
+TEST_CASE("cluster status tells each node and what this one makes of it") {
+    TempDir dir;
+    FakeNode node(
+        dir.path,
+        answers(
+            R"({"ok":true,"result":{"node":"n1","lease":"10s","lease_left_ms":8100,"nodes":[)"
+            R"({"id":"n1","self":true,"address":"10.0.0.1:80","state":"serving","incarnation":3,"ttl_ms":10000,"renewed_ms":900,"view":"alive"},)"
+            R"({"id":"n2","self":false,"address":"10.0.0.2:80","state":"serving","incarnation":7,"ttl_ms":10000,"renewed_ms":12000,"view":"silent"},)"
+            R"({"id":"n3","self":false,"view":"unreadable"}]}})"
+            "\n"));
+    const Ran ran = run(dir, {"cluster", "status"});
+    CHECK(ran.exit == 0);
+    CHECK(node.requests().front() == Json{{"op", "cluster"}});
+    CHECK(has(ran.out, "NODE"));
+    CHECK(has(ran.out, "10.0.0.1:80"));
+    CHECK(has(ran.out, "this node\n"));
+    CHECK(has(ran.out, "12s ago"));
+    CHECK(has(ran.out, "silent\n"));
+    CHECK(has(ran.out, "unreadable\n"));
+    CHECK(has(ran.out, "lease of this node: 10s, 8s left\n"));
+    CHECK(run(dir, {"cluster"}).exit == 2);
+
+    TempDir other;
+    FakeNode alone(other.path,
+                   answers(R"({"ok":true,"result":{"node":"n1","lease":"none","nodes":[]}})"
+                           "\n"));
+    CHECK(has(run(other, {"cluster", "status"}).out, "has its store for itself"));
+}
+
 TEST_CASE("plugins shows instances, last exits and bad builds") {
     TempDir dir;
     FakeNode node(

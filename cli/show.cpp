@@ -82,6 +82,22 @@ std::string reload_of(const Json& status) {
            field(*last, "text");
 }
 
+// "10s, 8s left": how the node keeps what it holds. Of a node that has its store for itself: "none".
+std::string lease_of(const Json& status) {
+    const std::string lease = field(status, "lease");
+    const std::string left = duration_field(status, "lease_left_ms");
+    return left == "-" ? lease : lease + ", " + left + " left";
+}
+
+// "n2 alive, n3 gone", of the nodes that are not this one.
+std::string others_of(const Json& status) {
+    std::string out;
+    for (const Json& node : list(status, "nodes"))
+        if (field(node, "self") != "yes")
+            out += (out.empty() ? "" : ", ") + field(node, "id") + " " + field(node, "view");
+    return out.empty() ? "-" : out;
+}
+
 // What an operator has to know about one plugin beyond its row.
 void add_notes(Pairs& notes, const std::string& name, const Json& plugin) {
     if (const auto reason = field(plugin, "reason"); reason != "-")
@@ -113,6 +129,9 @@ void show_status(std::ostream& out, const Json& result) {
          {"version", at("version")},
          {"role", at("role")},
          {"store", at("store")},
+         {"incarnation", at("incarnation")},
+         {"lease", lease_of(result)},
+         {"other nodes", others_of(result)},
          {"ready",
           at("ready") == "no" && at("not_ready_because") != "-" ? "no: " + at("not_ready_because")
                                                                 : at("ready")},
@@ -149,6 +168,25 @@ void show_status(std::ostream& out, const Json& result) {
         out << "\nlinks\n";
         print_objects(out, links);
     }
+}
+
+void show_cluster(std::ostream& out, const Json& result) {
+    Table table({"NODE", "ADDRESS", "STATE", "INCARNATION", "LEASE", "RENEWED", "VIEW"});
+    for (const Json& node : list(result, "nodes")) {
+        const std::string age = duration_field(node, "renewed_ms");
+        table.row({field(node, "id"),
+                   field(node, "address"),
+                   field(node, "state"),
+                   field(node, "incarnation"),
+                   duration_field(node, "ttl_ms"),
+                   age == "-" ? age : age + " ago",
+                   field(node, "self") == "yes" ? "this node" : field(node, "view")});
+    }
+    table.print(out);
+    if (field(result, "lease") == "none")
+        out << "\nthis node has its store for itself (node.lease = \"none\")\n";
+    else
+        out << "\nlease of this node: " << lease_of(result) << '\n';
 }
 
 void show_plugins(std::ostream& out, const Json& result) {

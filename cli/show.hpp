@@ -9,6 +9,7 @@
 namespace hf::cli {
 
 void show_status(std::ostream& out, const Json& result);
+void show_cluster(std::ostream& out, const Json& result);
 void show_plugins(std::ostream& out, const Json& result);
 void show_letters(std::ostream& out, const Json& result);
 void show_actors(std::ostream& out, const Json& result);

@@ -206,6 +206,38 @@ class Node:
             return rows and rows[0].get("state") == "serving" and rows[0].get("pid")
         return wait_for(f"{name}/{instance} serves", pid)
 
+    def all_pids(self):
+        """holdfastd and all of its processes."""
+        return [self.pid, *descendants(self.pid)]
+
+    def halt(self):
+        """SIGSTOP of the whole node, and what was stopped. First holdfastd; then, when nothing of what it had asked of its
+        store is under way any more, the rest: a process that is stopped inside a write holds up every node on the store."""
+        stopped = self.all_pids()
+        storage = self.plugin_pid("storage")
+        os.kill(self.pid, signal.SIGSTOP)
+
+        def looks():
+            """Each thread's state and how often it slept."""
+            out = []
+            for task in os.listdir(f"/proc/{storage}/task"):
+                with open(f"/proc/{storage}/task/{task}/status", encoding="ascii") as file:
+                    lines = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
+                out.append((task, lines["State"].split()[0], lines["voluntary_ctxt_switches"].strip()))
+            return sorted(out)
+        last = [None, 0]
+
+        def rests():
+            now = looks()
+            still = now == last[0] and all(state == "S" for _, state, _ in now)
+            last[0], last[1] = now, last[1] + 1 if still else 0
+            return last[1] >= 5
+        wait_for("its storage rests", rests, 20, 0.05)
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        return stopped
+
     def fds(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
@@ -393,6 +425,28 @@ class Case(unittest.TestCase):
         if start:
             node.start(**kw)
         return node
+
+    def cluster(self, count=3, toml=None, lease="3s", secrets=None, ids=None, **kw):
+        """Several nodes on one bucket, all started. `secrets` and `ids`: other ones than the common secret and n1, n2, ..."""
+        nodes = []
+        for index in range(count):
+            name = f"n{index + 1}"
+            secret = os.path.join(self.dir, "secret" if secrets is None else f"secret-{name}")
+            with open(secret, "w", encoding="ascii") as file:
+                file.write((secrets[index] if secrets else "0123456789abcdef" * 3) + "\n")
+            os.chmod(secret, 0o600)
+            tables = {"node": {"id": ids[index] if ids else name, "lease": lease},
+                      "plugin.gateway": {"peer_secret_file": secret},
+                      "plugin.storage": {"path": os.path.join(self.dir, "store")},
+                      "plugin.runtime": {"instances": 1}}
+            for table, values in (toml or {}).items():
+                tables[table] = {**tables.get(table, {}), **values}
+            nodes.append(self.node(tables, name=name, start=False, **kw))
+        for node in nodes:
+            node.start(wait=False)
+        for node in nodes:
+            node.wait_ready()
+        return nodes
 
     def tearDown(self):
         left = []

@@ -49,11 +49,16 @@ const char* memory_name(Memory memory) {
     return "?";
 }
 
-Units::Units(Env& env, StoreClient& store, Supervision& supervision)
+Units::Units(Env& env, StoreClient& store, Supervision& supervision, Peers& peers)
     : env_(env),
       store_(store),
       supervision_(supervision),
-      alarms_(env, store, [this](const Hint& hint) { return visit(hint); }),
+      peers_(peers),
+      alarms_(
+          env,
+          store,
+          [this](const Hint& hint) { return visit(hint); },
+          [this](std::uint32_t shard) { return shard_is_mine(shard); }),
       journal_(env,
                {[this](const JournalItem& item, bool last) { return offer_journalled(item, last); },
                 [this](ReplyOut reply) { emit_reply(std::move(reply)); },
@@ -70,6 +75,7 @@ Units::Units(Env& env, StoreClient& store, Supervision& supervision)
 void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
     incarnation_ = incarnation;
     reaped_ = reaped;
+    lost_ = false;
     sockets_.begin(incarnation);
     alarms_.open();
     journal_.open();
@@ -133,6 +139,7 @@ const ClassSpec* Units::class_named(const std::string& name) const {
 }
 
 void Units::request(const RequestIn& request) {
+    if (request.origin) return peer_asks(request);
     if (const ClassSpec* spec = request.later ? class_named(request.class_name) : nullptr;
         spec != nullptr && spec->mailbox != Mailbox::Volatile)
         return accept_later(request, *spec);
@@ -152,6 +159,8 @@ std::optional<Refusal> Units::admit(const std::string& class_name,
     const ClassSpec* spec = class_named(class_name);
     if (closing_ && !std::holds_alternative<FromCall>(mail.waiting.origin))
         return Refusal{ReplyReason::Unavailable, "the node stops"};
+    if (lost_)
+        return Refusal{ReplyReason::Unavailable, "the node has lost its lease and comes back"};
     if (spec == nullptr)
         return Refusal{ReplyReason::UnknownClass,
                        "no class named '" + class_name + "' is deployed here"};
@@ -268,11 +277,12 @@ bool Units::forget_one_idle() {
 
 // Nothing runs, waits or is open; only then a unit is forgotten or released.
 bool Units::at_rest(const Unit& unit) const {
-    return pausing(unit) && unit.stored.outbox.empty();
+    return pausing(unit) && unit.stored.outbox.empty() && unit.peer_calls == 0;
 }
 
 void Units::forget(Unit& unit) {
-    HF_CHECK(!unit.has_work() && unit.settled(), "a unit with work is never forgotten");
+    HF_CHECK(!unit.has_work() && unit.settled() && unit.peer_calls == 0,
+             "a unit with work is never forgotten");
     HF_CHECK(unit.pumping == 0, "nor is one that is being worked on");
     leave_runtime(unit, true);
     if (unit.in_state_room) states_.leave(unit.id);
@@ -319,6 +329,7 @@ void Units::tick() {
         messages_.run();
     }
     retry_closes();
+    drop_marks_due();
     evict_idle();
     refuse_crowded();
     // hold_idle: give a hold back after an hour without an event.
@@ -338,6 +349,7 @@ Time Units::next_deadline() const {
     Time soonest = deadlines_.empty() ? kNever : deadlines_.front().at;
     soonest = std::min({soonest, alarms_.next_deadline(), journal_.next_deadline()});
     if (!closing_) soonest = std::min({soonest, evict_next_, messages_.next_deadline()});
+    if (!old_marks_.empty()) soonest = std::min(soonest, old_marks_.begin()->first);
     if (!closing_ && !closes_later_.empty())
         soonest = std::min(soonest, closes_later_.begin()->first);
     for (const auto& [handle, load] : runtimes_) {
@@ -373,7 +385,8 @@ void Units::pump_held(Unit& unit) {
     look_at_room(unit);
     const bool base_next = wants_base(unit);
     if (!unit.has_work() && !base_next) return;
-    if (unit.hold == Hold::Idle && incarnation_ != 0) return acquire(unit);
+    if (unit.hold == Hold::Idle && incarnation_ != 0)
+        return owner_known(unit) ? pass_on(unit) : acquire(unit);
     if (unit.hold != Hold::Serving) return;
     if (!unit.runtime.valid()) want_place(unit);
     if (unit.memory == Memory::Cold) {

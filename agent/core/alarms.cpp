@@ -12,12 +12,17 @@ namespace {
 constexpr std::uint32_t kListPage = 256;
 constexpr Time kRefusedAgain = 1 * kSecond;
 constexpr Time kListAgain = 1 * kSecond;
+// How often a shared index is read again for what other nodes have left there.
+constexpr Time kSweep = 10 * kSecond;
 // Due times beyond this are never reached: year 2255, where nanoseconds since 1970 end.
 constexpr std::int64_t kDueMsMost = 9'000'000'000'000;
 }  // namespace
 
-Alarms::Alarms(Env& env, StoreClient& store, std::function<Visit(const Hint&)> visit)
-    : env_(env), store_(store), visit_(std::move(visit)) {}
+Alarms::Alarms(Env& env,
+               StoreClient& store,
+               std::function<Visit(const Hint&)> visit,
+               std::function<bool(std::uint32_t shard)> mine)
+    : env_(env), store_(store), visit_(std::move(visit)), mine_(std::move(mine)) {}
 
 Time Alarms::when(std::int64_t due_ms) const {
     if (due_ms > kDueMsMost) return kNever;
@@ -26,9 +31,36 @@ Time Alarms::when(std::int64_t due_ms) const {
 }
 
 void Alarms::open() {
-    HF_CHECK(!open_, "the index is read once");
+    HF_CHECK(!open_, "the index is read once in an incarnation");
     open_ = true;
-    for (std::uint32_t number = 0; number < kAlarmShards; ++number) list(number);
+    ++life_;
+    sweep();
+}
+
+void Alarms::forget() {
+    open_ = false;
+    shards_ = {};
+    visits_.clear();
+    later_.clear();
+    later_names_.clear();
+    list_again_ = kNever;
+    sweep_at_ = kNever;
+    soonest_ms_ = INT64_MAX;
+}
+
+// Of a shard that is another node's only this node's own hints are in memory.
+void Alarms::sweep() {
+    const bool shared = !env_.config.lease.none();
+    sweep_at_ = shared ? env_.now + kSweep : kNever;
+    for (std::uint32_t number = 0; number < kAlarmShards; ++number) {
+        Shard& shard = shards_.at(number);
+        if (shared && !mine_(number)) {
+            shard.more = shard.listing;  // an own hint is kept wherever it lies
+            continue;
+        }
+        shard.afresh = shared;
+        list(number);
+    }
 }
 
 void Alarms::list(std::uint32_t number) {
@@ -41,7 +73,9 @@ void Alarms::list(std::uint32_t number) {
     store_.list(key::alarms_prefix(env_.config.app, number),
                 shard.after,
                 kListPage,
-                [this, number](StoreAnswer& answer) { listed(number, answer); });
+                [this, number, life = life_](StoreAnswer& answer) {
+                    if (life == life_ && open_) listed(number, answer);
+                });
 }
 
 void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
@@ -145,7 +179,8 @@ void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
         ++env_.stats.alarms_refused;
         return again(std::move(hint), env_.now + kRefusedAgain);
     }
-    if (end == End::Done) return;
+    // Elsewhere: one that its node leaves behind is found again by a sweep.
+    if (end == End::Done || end == End::Elsewhere) return;
     ++env_.stats.alarms_failed;
     const Time pause = handler_pause(hint.attempt - 1);
     if (pause == kHandlerPauseMost)
@@ -159,6 +194,7 @@ void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
 
 void Alarms::tick() {
     if (!open_ || closed_) return;
+    if (sweep_at_ <= env_.now) sweep();
     if (list_again_ <= env_.now) {
         list_again_ = kNever;
         for (std::uint32_t number = 0; number < kAlarmShards; ++number)
@@ -204,7 +240,7 @@ void Alarms::start_visit(const Hint& hint) {
 
 Time Alarms::next_deadline() const {
     if (!open_ || closed_) return kNever;
-    Time soonest = list_again_;
+    Time soonest = std::min(list_again_, sweep_at_);
     // At the bound the end of a visit goes on.
     if (visits_.size() >= kVisitsMax) return soonest;
     if (!later_.empty()) soonest = std::min(soonest, later_.begin()->first);

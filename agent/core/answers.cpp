@@ -27,7 +27,8 @@ EventKind kind_of(const Origin& origin) {
                                 EventKind::Alarm,
                                 EventKind::Restored,
                                 EventKind::Http,
-                                EventKind::Stop};
+                                EventKind::Stop,
+                                EventKind::Call};
     static_assert(kKinds.size() == std::variant_size_v<Origin>);
     return kKinds.at(origin.index());
 }
@@ -82,6 +83,8 @@ void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
         if (reply.reason != ReplyReason::Ok) close_failed(unit, *closed, reply);
     } else if (const auto* call = std::get_if<FromCall>(&waiting.origin)) {
         call_ended(*call, reply);
+    } else if (const auto* peer = std::get_if<FromPeer>(&waiting.origin)) {
+        answer_peer(*peer, std::move(reply));
     } else if (const auto* sent = std::get_if<FromMessage>(&waiting.origin)) {
         message_ended(unit, *sent, reply);
     } else if (const auto* alarm = std::get_if<FromAlarm>(&waiting.origin)) {
@@ -124,6 +127,7 @@ void Units::refuse_waiting(Unit& unit, ReplyReason reason, const std::string& te
 void Units::deadline_passed(const DeadlineEntry& entry) {
     Unit* unit = unit_of(entry.unit);
     HF_CHECK(unit != nullptr, "a unit outlives the deadlines of its events");
+    if (unit->peer_calls != 0 && peer_deadline_passed(entry)) return;
     ReplyOut reply;
     reply.reason = ReplyReason::Deadline;
     reply.text = "the event was not answered in time";

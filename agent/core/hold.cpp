@@ -1,5 +1,8 @@
 // Holds: acquire, fence, release (part of Units). A hold changes only by conditional writes of its record; every
 // transition to held is epoch + 1, and the record is never deleted.
+#include <algorithm>
+#include <utility>
+
 #include "abi/base/check.hpp"
 #include "abi/base/hex.hpp"
 #include "agent/core/keys.hpp"
@@ -19,7 +22,8 @@ std::string text_of(const WriteId& id) {
 void Units::acquire(Unit& unit) {
     unit.hold = Hold::Acquiring;
     ++env_.stats.acquires;
-    if (!unit.runtime.valid()) want_place(unit);
+    // Beside the look at its record, where it is sure to be ours.
+    if (!unit.runtime.valid() && env_.config.lease.none()) want_place(unit);
     unit.store_op =
         store_.get(key::hold(env_.config.app, unit.key), [this, id = unit.id](StoreAnswer& answer) {
             if (Unit* found = unit_of(id)) hold_read(*found, answer);
@@ -58,7 +62,7 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
             unit.memory = Memory::Cold;
             return pump(unit);
         }
-        // Held by an older incarnation, or by another id: with the store locked for this process alone, both are dead.
+        if (record.state == HoldState::Held && !may_take(unit, record)) return;
         unit.prior_incarnation = record.incarnation;
         unit.prior_node = record.owner;
     } else if (answer.outcome != Outcome::NotFound) {
@@ -79,6 +83,38 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
                                [this, id = unit.id](StoreAnswer& stored) {
                                    if (Unit* found = unit_of(id)) hold_written(*found, stored);
                                });
+}
+
+// Whether a hold of somebody else may be taken: only of a dead incarnation (R4). False: the unit waits, or is elsewhere.
+bool Units::may_take(Unit& unit, const HoldRecord& record) {
+    // With the store locked for this process alone, all others are dead; and so are our own older incarnations.
+    if (env_.config.lease.none() || record.owner == env_.config.node_id) return true;
+    switch (peers_.standing(record.owner, record.incarnation)) {
+        case Peers::Standing::Gone:
+            ++env_.stats.taken_over;
+            return true;
+        case Peers::Standing::Alive:
+            elsewhere(unit, record.owner);
+            return false;
+        case Peers::Standing::Unknown:
+            break;
+    }
+    if (++unit.hold_tries >= kHoldTries) {
+        acquire_failed(unit, "nothing can be learned of node " + record.owner + ", which has it");
+        return false;
+    }
+    unit.awaits_peer = true;
+    awaiting_peers_.push_back(unit.id);
+    peers_.look(record.owner, record.incarnation);
+    return false;
+}
+
+void Units::peers_changed() {
+    for (const UnitId id : std::exchange(awaiting_peers_, {})) {
+        Unit* unit = unit_of(id);
+        if (unit == nullptr || !std::exchange(unit->awaits_peer, false)) continue;
+        if (unit->hold == Hold::Acquiring && unit->store_op == 0) acquire(*unit);
+    }
 }
 
 void Units::hold_written(Unit& unit, StoreAnswer& answer) {
@@ -107,19 +143,60 @@ void Units::fence(Unit& unit, const std::string& why) {
     env_.note(NoteLevel::Error, "units", unit.key + ": fenced: " + why);
     unit.hold = Hold::Fenced;
     undo(unit, "the actor has another owner");
+    forget_hold(unit);
+    refuse_waiting(unit, ReplyReason::Unavailable, "the actor has another owner");
+    pump(unit);  // nothing is pending any more, which a stopping node waits for
+}
+
+// The lease on which it hung is gone. What is open at the store may be applied or not, and nobody is told.
+void Units::lose_hold(Unit& unit, const std::string& why) {
+    const bool entry_open = unit.commit_op != 0 && !unit.pending.empty() &&
+                            !unit.pending.front().entry.write_id.none();
+    const std::uint64_t in_doubt = entry_open ? unit.pending.front().ordinal : 0;
+    store_.abandon(std::exchange(unit.store_op, 0));
+    store_.abandon(std::exchange(unit.commit_op, 0));
+    unit.awaits_peer = false;
+    unit.hold_tries = 0;
+    ++unit.load;  // fetches of a load under way are nobody's
+    unit.fetches_open = 0;
+    unit.fetched.clear();
+    unit.to_fetch.clear();
+    unit.hold = Hold::Fenced;
+    undo(unit, why, in_doubt);
+    forget_hold(unit);
+    refuse_waiting(unit, ReplyReason::Unavailable, why);
+    pump(unit);
+}
+
+// What a hold knew is the new owner's from here on.
+void Units::forget_hold(Unit& unit) {
     unit.hold = Hold::Idle;
+    unit.memory = Memory::Cold;
     unit.sealed = false;
+    unit.restored = false;
     unit.next_seq = 0;
     unit.slots.clear();
     unit.garbage.clear();
-    // The new owner's from here on.
     unit.stored = {};
     unit.alarm.reset();
     forget_offers(unit);
     unit.done.clear();
     unit.outbox_hint.reset();
-    refuse_waiting(unit, ReplyReason::Unavailable, "the actor has another owner");
-    pump(unit);  // nothing is pending any more, which a stopping node waits for
+}
+
+void Units::lease_lost(const std::string& why) {
+    lost_ = true;
+    incarnation_ = 0;
+    alarms_.forget();
+    std::vector<UnitId> all;
+    for (const auto& [id, unit] : units_) all.push_back(id);
+    std::sort(all.begin(), all.end());  // the map's order is nobody's business
+    for (const UnitId id : all) {
+        Unit* unit = unit_of(id);
+        if (unit == nullptr) continue;
+        close_sockets(*unit);
+        lose_hold(*unit, "the node lost its lease: " + why);
+    }
 }
 
 void Units::release(Unit& unit) {

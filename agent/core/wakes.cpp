@@ -25,6 +25,13 @@ Alarms::Visit Units::visit(const Hint& hint) {
                                                         : Alarms::Visit::NoRoom;
 }
 
+// The shards of the index are divided among the nodes that live, without a word between them.
+bool Units::shard_is_mine(std::uint32_t shard) const {
+    if (env_.config.lease.none()) return true;
+    const std::string subject = "alarms/" + std::to_string(shard);
+    return rendezvous(subject, peers_.living()) == env_.config.node_id;
+}
+
 void Units::visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& reply) {
     switch (reply.reason) {
         case ReplyReason::Ok:

@@ -49,11 +49,24 @@ const char* memory_name(Memory memory) {
     return "?";
 }
 
-Units::Units(Env& env, StoreClient& store, Supervision& supervision, Peers& peers)
+Units::Units(Env& env,
+             StoreClient& store,
+             Supervision& supervision,
+             Peers& peers,
+             Control& control,
+             std::function<void(Drain::State)> says)
     : env_(env),
       store_(store),
       supervision_(supervision),
       peers_(peers),
+      control_(control),
+      drain_(env,
+             {[this](std::size_t most) { return next_to_hand_over(most); },
+              [this](UnitId unit) { hand_over(unit); },
+              [this] { take_back_handed(); },
+              [this] { return left_to_drain(); },
+              [this] { return !eligible_peers().empty(); },
+              std::move(says)}),
       alarms_(
           env,
           store,
@@ -207,7 +220,7 @@ std::optional<Refusal> Units::no_room_for(const Mail& mail) const {
 std::optional<Refusal> Units::admit_to(Unit& unit, Mail mail) {
     const Limits& limits = env_.config.limits;
     if (auto refusal = no_room_for(mail)) return refusal;
-    if (unit.mailbox.size() >= limits.mailbox_events ||
+    if (unit.mailbox.size() + unit.behind.size() >= limits.mailbox_events ||
         unit.mailbox_bytes + mail.event.size() > limits.mailbox_bytes)
         return Refusal{ReplyReason::Busy, "the actor's mailbox is full"};
     push(unit, std::move(mail));
@@ -223,6 +236,11 @@ void Units::push(Unit& unit, Mail mail) {
     accepted_bytes_ += mail.waiting.bytes;
     unit.mailbox_bytes += mail.waiting.bytes;
     arm_deadline(unit, mail);
+    if (unit.handing && unit.handing->job) {
+        unit.mailbox_bytes -= mail.waiting.bytes;
+        unit.behind.push_back(std::move(mail));
+        return;
+    }
     unit.release_after = false;
     unit.mailbox.push_back(std::move(mail));
     touch(unit);
@@ -252,7 +270,7 @@ bool Units::forget_one_idle() {
     for (const UnitId id : idle_) {
         Unit* unit = unit_of(id);
         if (at_rest(*unit) && !unit->deleting && !unit->placing && unit->sockets == 0 &&
-            unit->pumping == 0) {
+            unit->pumping == 0 && !unit->handing) {
             const bool forgettable =
                 unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed);
             if (hears_stop(*unit)) {
@@ -281,7 +299,7 @@ bool Units::at_rest(const Unit& unit) const {
 }
 
 void Units::forget(Unit& unit) {
-    HF_CHECK(!unit.has_work() && unit.settled() && unit.peer_calls == 0,
+    HF_CHECK(!unit.has_work() && unit.settled() && unit.peer_calls == 0 && !unit.handing,
              "a unit with work is never forgotten");
     HF_CHECK(unit.pumping == 0, "nor is one that is being worked on");
     leave_runtime(unit, true);
@@ -330,6 +348,8 @@ void Units::tick() {
     }
     retry_closes();
     drop_marks_due();
+    hand_over_tick();
+    drain_.tick();
     evict_idle();
     refuse_crowded();
     // hold_idle: give a hold back after an hour without an event.
@@ -338,7 +358,7 @@ void Units::tick() {
         if (env_.now - unit->last_active < env_.config.limits.hold_idle) break;
         unit->last_active = env_.now;
         idle_.splice(idle_.end(), idle_, unit->idle_position);
-        if (unit->hold != Hold::Serving || unit->sockets != 0) continue;
+        if (unit->hold != Hold::Serving || unit->sockets != 0 || unit->handing) continue;
         // evict_idle() has asked it, or will when one of the Stops that are open has ended.
         unit->release_after = hears_stop(*unit) || unit->leaving;
         if (at_rest(*unit) && !unit->release_after) release(*unit);
@@ -349,6 +369,7 @@ Time Units::next_deadline() const {
     Time soonest = deadlines_.empty() ? kNever : deadlines_.front().at;
     soonest = std::min({soonest, alarms_.next_deadline(), journal_.next_deadline()});
     if (!closing_) soonest = std::min({soonest, evict_next_, messages_.next_deadline()});
+    soonest = std::min({soonest, hand_over_deadline(), drain_.next_deadline()});
     if (!old_marks_.empty()) soonest = std::min(soonest, old_marks_.begin()->first);
     if (!closing_ && !closes_later_.empty())
         soonest = std::min(soonest, closes_later_.begin()->first);
@@ -381,12 +402,13 @@ void Units::pump_held(Unit& unit) {
         unit.counted_unsettled = !unit.settled();
         unsettled_ += unit.counted_unsettled ? 1U : static_cast<std::size_t>(-1);
     }
+    go_on_handing(unit);
     leave_when_due(unit);
     look_at_room(unit);
     const bool base_next = wants_base(unit);
     if (!unit.has_work() && !base_next) return;
     if (unit.hold == Hold::Idle && incarnation_ != 0)
-        return owner_known(unit) ? pass_on(unit) : acquire(unit);
+        return owner_known(unit) ? pass_on(unit, To::Owner) : acquire(unit);
     if (unit.hold != Hold::Serving) return;
     if (!unit.runtime.valid()) want_place(unit);
     if (unit.memory == Memory::Cold) {

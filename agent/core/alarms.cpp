@@ -12,6 +12,11 @@ namespace {
 constexpr std::uint32_t kListPage = 256;
 constexpr Time kRefusedAgain = 1 * kSecond;
 constexpr Time kListAgain = 1 * kSecond;
+// The wasmkeep drain, as amended from its simulation: a node that accepted an alarm looks again every second for 30 s, or for
+// twice a lease if that is longer, whoever the unit's record names.
+constexpr Time kHandedAgain = 1 * kSecond;
+constexpr Time kHandedFor = 30 * kSecond;
+constexpr std::size_t kHandedMax = 65'536;  // beyond it a sweep finds what was left
 // How often a shared index is read again for what other nodes have left there.
 constexpr Time kSweep = 10 * kSecond;
 // Due times beyond this are never reached: year 2255, where nanoseconds since 1970 end.
@@ -43,6 +48,7 @@ void Alarms::forget() {
     visits_.clear();
     later_.clear();
     later_names_.clear();
+    handed_.clear();
     list_again_ = kNever;
     sweep_at_ = kNever;
     soonest_ms_ = INT64_MAX;
@@ -149,6 +155,16 @@ void Alarms::added(Hint hint) {
     find_soonest();
 }
 
+void Alarms::handed(Hint hint) {
+    std::erase_if(handed_, [&](const auto& one) { return one.second <= env_.now; });
+    const LeaseSpec& lease = env_.config.lease;
+    if (handed_.size() < kHandedMax)
+        handed_[{hint.unit, hint.nonce}] =
+            std::max(env_.now, when(hint.due_ms)) +
+            std::max(kHandedFor, 2 * lease.ttl + lease.grace);
+    known(std::move(hint));
+}
+
 // A listing that is under way may bring it back; its visit then finds that nothing names it.
 void Alarms::removed(const Hint& hint) {
     const std::uint32_t number = alarm_shard(hint.unit);
@@ -179,8 +195,14 @@ void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
         ++env_.stats.alarms_refused;
         return again(std::move(hint), env_.now + kRefusedAgain);
     }
+    const auto handed = handed_.find({hint.unit, hint.nonce});
+    if (end == End::Elsewhere && handed != handed_.end() && env_.now < handed->second)
+        return again(std::move(hint), env_.now + kHandedAgain);
     // Elsewhere: one that its node leaves behind is found again by a sweep.
-    if (end == End::Done || end == End::Elsewhere) return;
+    if (end == End::Done || end == End::Elsewhere) {
+        if (handed != handed_.end()) handed_.erase(handed);
+        return;
+    }
     ++env_.stats.alarms_failed;
     const Time pause = handler_pause(hint.attempt - 1);
     if (pause == kHandlerPauseMost)

@@ -64,6 +64,9 @@ public:
     void classes_changed();
     // A hint that this node has just stored, or deletes.
     void added(Hint hint);
+    // One of another node, which gives its unit away and may hold it for a while still: until then it is visited again and
+    // again, and not left to that node.
+    void handed(Hint hint);
     // One that its unit's log names: it may be in memory already.
     void known(Hint hint) {
         if (open_ && !in_hand(hint)) added(std::move(hint));
@@ -109,6 +112,7 @@ private:
     std::map<std::pair<std::string, std::uint64_t>, Hint> visits_;  // (unit, nonce)
     std::multimap<Time, Hint> later_;                               // to be visited again
     std::set<std::pair<std::string, std::uint64_t>> later_names_;
+    std::map<std::pair<std::string, std::uint64_t>, Time> handed_;  // until when
     Time list_again_ = kNever;
     Time sweep_at_ = kNever;
     std::uint64_t life_ = 0;  // counts open(): what was asked in an earlier one is dropped

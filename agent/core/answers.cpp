@@ -140,6 +140,14 @@ void Units::deadline_passed(const DeadlineEntry& entry) {
         if (output.waiting.event == entry.event)
             return answer(*unit, output.waiting, std::move(reply));
     }
+    for (auto it = unit->behind.begin(); it != unit->behind.end(); ++it) {
+        if (it->waiting.event != entry.event) continue;
+        Mail mail = std::move(*it);
+        unit->behind.erase(it);
+        answer(*unit, mail.waiting, std::move(reply));
+        forget_waiting(mail.waiting);
+        return;
+    }
     for (auto it = unit->mailbox.begin(); it != unit->mailbox.end(); ++it) {
         if (it->waiting.event != entry.event) continue;
         // It has not run, or nothing of what it did is left: it will not run any more.

@@ -153,7 +153,7 @@ void Core::publish(NodeRecord record, Condition condition, const std::string& et
         record.other_lines.erase(NodeRecord::kClusterLine);
     record.tenant = env_.config.tenant;
     record.app = env_.config.app;
-    record.state = "serving";
+    record.state = drain_state_name(units_.drain().state());
     record.incarnation = before + 1;
     record.instance = env_.config.instance_id;
     record.machine = env_.config.machine;
@@ -204,6 +204,7 @@ void Core::published(const NodeRecord& record, const std::string& etag, Time ask
         });
     lease_.begin(record, etag, asked);
     peers_.open();
+    control_.open();
     units_.open(incarnation_, record.reaped);
 }
 
@@ -218,6 +219,7 @@ void Core::lease_lost(const std::string& why) {
     boot_trouble_ = "the node's lease was lost: " + why;
     incarnation_ = 0;
     peers_.close();
+    control_.close();
     units_.lease_lost(why);
     if (stopping_ == Stopping::No) boot_retry_ = env_.now;
 }

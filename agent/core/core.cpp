@@ -16,7 +16,13 @@ Core::Core(Config config, const Codec& codec, BadBuilds bad_builds)
       supervision_(env_, *this, std::move(bad_builds)),
       lease_(env_, store_, [this](const std::string& why) { lease_lost(why); }),
       peers_(env_, store_, [this] { units_.peers_changed(); }),
-      units_(env_, store_, supervision_, peers_),
+      control_(env_, store_, [this] { units_.control_changed(); }),
+      units_(env_,
+             store_,
+             supervision_,
+             peers_,
+             control_,
+             [this](Drain::State state) { lease_.say(drain_state_name(state)); }),
       placer_(
           env_,
           supervision_,
@@ -45,6 +51,7 @@ Time Core::next_deadline() const {
                              placer_.next_deadline(),
                              lease_.next_deadline(),
                              peers_.next_deadline(),
+                             control_.next_deadline(),
                              boot_retry_});
     if (stopping_ != Stopping::No && stopping_ != Stopping::Done)
         soonest = std::min(soonest,
@@ -74,6 +81,7 @@ void Core::handle(Tick& event) {
     placer_.tick();
     store_.tick();
     peers_.tick();
+    control_.tick();
     units_.tick();
     if (boot_retry_ <= env_.now) {
         boot_retry_ = kNever;
@@ -205,6 +213,7 @@ void Core::advance_stop() {
     if (stopping_ == Stopping::Resigning) {
         if (!lease_.resigned() && env_.now < stop_step_by_) return;
         peers_.close();
+        control_.close();
         supervision_.stop_restarts(Kind::Storage);
         supervision_.stop_kind(Kind::Storage);
         stopping_ = Stopping::StorageLast;

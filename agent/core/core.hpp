@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "agent/core/control.hpp"
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
 #include "agent/core/lease.hpp"
@@ -40,6 +41,7 @@ public:
     [[nodiscard]] const StoreClient& store() const { return store_; }
     [[nodiscard]] const Lease& lease() const { return lease_; }
     [[nodiscard]] const Peers& peers() const { return peers_; }
+    [[nodiscard]] const Control& control() const { return control_; }
     [[nodiscard]] const Config& config() const { return env_.config; }
     [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
     [[nodiscard]] const std::string& store_id() const { return store_id_; }
@@ -100,6 +102,7 @@ private:
     Supervision supervision_;
     Lease lease_;
     Peers peers_;
+    Control control_;
     Units units_;
     Placer placer_;
     BootStage stage_ = BootStage::Waiting;

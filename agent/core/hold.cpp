@@ -63,10 +63,16 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
             return pump(unit);
         }
         if (record.state == HoldState::Held && !may_take(unit, record)) return;
+        if (drain_.on())
+            if (const std::string peer = chosen_peer(unit.key); !peer.empty())
+                return give_to(unit, peer);
         unit.prior_incarnation = record.incarnation;
         unit.prior_node = record.owner;
     } else if (answer.outcome != Outcome::NotFound) {
         return acquire_failed(unit, answer.reason);
+    } else if (drain_.on()) {
+        if (const std::string peer = chosen_peer(unit.key); !peer.empty())
+            return give_to(unit, peer);
     }
     ++record.epoch;
     record.state = HoldState::Held;
@@ -115,6 +121,7 @@ void Units::peers_changed() {
         if (unit == nullptr || !std::exchange(unit->awaits_peer, false)) continue;
         if (unit->hold == Hold::Acquiring && unit->store_op == 0) acquire(*unit);
     }
+    control_changed();  // somebody may be there now who takes what this node gives away
 }
 
 void Units::hold_written(Unit& unit, StoreAnswer& answer) {
@@ -144,6 +151,7 @@ void Units::fence(Unit& unit, const std::string& why) {
     unit.hold = Hold::Fenced;
     undo(unit, "the actor has another owner");
     forget_hold(unit);
+    hand_over_ended(unit, true);
     refuse_waiting(unit, ReplyReason::Unavailable, "the actor has another owner");
     pump(unit);  // nothing is pending any more, which a stopping node waits for
 }
@@ -164,6 +172,8 @@ void Units::lose_hold(Unit& unit, const std::string& why) {
     unit.hold = Hold::Fenced;
     undo(unit, why, in_doubt);
     forget_hold(unit);
+    look_at_room(unit);
+    hand_over_ended(unit, true);
     refuse_waiting(unit, ReplyReason::Unavailable, why);
     pump(unit);
 }
@@ -184,8 +194,39 @@ void Units::forget_hold(Unit& unit) {
     unit.outbox_hint.reset();
 }
 
+void Units::released(Unit& unit, const StoreAnswer& answer) {
+    unit.store_op = 0;
+    if (answer.outcome == Outcome::Refused) {
+        unit.record.state = HoldState::Held;
+        unit.hold = Hold::Serving;
+        if (unit.handing) return hand_over_ended(unit, false);
+        return pump(unit);
+    }
+    if (answer.outcome != Outcome::Applied)
+        env_.note(NoteLevel::Warn,
+                  "units",
+                  unit.key + ": superseded while it was being released");
+    const auto alarm = unit.stored.alarm;
+    forget_hold(unit);
+    if (unit.handing) {
+        const UnitId id = unit.id;
+        const bool free = answer.outcome == Outcome::Applied;
+        if (alarm && free) hand_alarm({unit.key, alarm->due_ms, alarm->nonce, 1});
+        hand_over_ended(unit, true);
+        if (unit_of(id) == nullptr) return;
+    }
+    if (unit.has_work()) return pump(unit);
+    if (!unit.deleting && !unit.placing && unit.peer_calls == 0 && unit.pumping == 0) forget(unit);
+}
+
+void Units::control_changed() {
+    drain_.wanted(control_.drains(env_.config.node_id));
+}
+
 void Units::lease_lost(const std::string& why) {
     lost_ = true;
+    drain_.forget();
+    alarms_to_hand_.clear();
     incarnation_ = 0;
     alarms_.forget();
     std::vector<UnitId> all;
@@ -216,23 +257,7 @@ void Units::release(Unit& unit) {
                    unit.hold_etag,
                    unit.hold_write,
                    [this, id = unit.id](StoreAnswer& answer) {
-                       Unit* found = unit_of(id);
-                       if (found == nullptr) return;
-                       found->store_op = 0;
-                       if (answer.outcome == Outcome::Refused) {
-                           found->record.state = HoldState::Held;
-                           found->hold = Hold::Serving;
-                           return pump(*found);
-                       }
-                       if (answer.outcome != Outcome::Applied)
-                           env_.note(NoteLevel::Warn,
-                                     "units",
-                                     found->key + ": superseded while it was being released");
-                       found->hold = Hold::Idle;
-                       found->sealed = false;
-                       found->slots.clear();
-                       if (found->has_work()) return pump(*found);
-                       if (!found->deleting && !found->placing) forget(*found);
+                       if (Unit* found = unit_of(id)) released(*found, answer);
                    });
 }
 

@@ -51,7 +51,17 @@ void Lease::renewed(const StoreAnswer& answer, Time asked) {
         valid_until_ = asked + spec.ttl - spec.ttl / kMarginPart;
         renew_at_ = asked + spec.renew;
     }
-    if (resigning_) resign();
+    if (resigning_) return resign();
+    if (std::exchange(say_again_, false)) renew();
+}
+
+void Lease::say(std::string state) {
+    record_.state = std::move(state);
+    if (!begun_ || env_.config.lease.none() || resigning_) return;
+    if (op_ == 0)
+        renew();
+    else
+        say_again_ = true;
 }
 
 void Lease::resign() {

@@ -26,6 +26,8 @@ public:
     [[nodiscard]] bool valid() const {
         return begun_ && (env_.config.lease.none() || env_.lease_now() < valid_until_);
     }
+    // Line 9 of the record; written as soon as may be.
+    void say(std::string state);
     // The node has stopped, nothing of it runs or writes any more: its record says so, and whatever it holds may be taken at
     // once. resigned() when that is stored, or nothing can be done.
     void resign();
@@ -51,6 +53,7 @@ private:
     std::string etag_;
     bool begun_ = false;
     bool resigning_ = false;
+    bool say_again_ = false;  // what it says changed while a write was open
     OpId op_ = 0;  // the one write of the record that is open
     Time valid_until_ = 0;
     Time renew_at_ = kNever;

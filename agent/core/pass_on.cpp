@@ -51,11 +51,22 @@ void Units::elsewhere(Unit& unit, const std::string& node) {
     unit.owner = node;
     unit.owner_until = env_.now + kOwnerHint;
     ++unit.pumping;
-    pass_on(unit);
+    pass_on(unit, To::Owner);
     --unit.pumping;
 }
 
-void Units::pass_on(Unit& unit) {
+// Nobody holds it, and this node gives everything away. It is not remembered: `peer` may not come to hold it.
+void Units::give_to(Unit& unit, const std::string& peer) {
+    unit.hold = Hold::Idle;
+    unit.hold_tries = 0;
+    unit.owner = peer;
+    unit.owner_until = 0;
+    ++unit.pumping;
+    pass_on(unit, To::Chosen);
+    --unit.pumping;
+}
+
+void Units::pass_on(Unit& unit, To to) {
     close_sockets(unit);
     // What ends here may come again at once: a mailbox is emptied once.
     std::deque<Mail> mails = std::exchange(unit.mailbox, {});
@@ -63,23 +74,25 @@ void Units::pass_on(Unit& unit) {
     look_at_room(unit);
     const Handle gateway = peer_gateway();
     for (Mail& mail : mails) {
-        if (settle_here(unit, mail)) continue;
+        if (settle_here(unit, mail, to)) continue;
         if (!gateway.valid()) {
             answer(unit, mail.waiting, unavailable("no gateway is here to ask the node that holds it"));
             forget_waiting(mail.waiting);
             continue;
         }
-        ask_owner(unit, std::move(mail), gateway);
+        ask_node(unit, std::move(mail), gateway, to);
     }
 }
 
 // What is not for the owner, or not to be passed on. True: it has ended.
-bool Units::settle_here(Unit& unit, Mail& mail) {
+bool Units::settle_here(Unit& unit, Mail& mail, To to) {
     const Origin& origin = mail.waiting.origin;
     ReplyOut reply;
     if (const auto* alarm = std::get_if<FromAlarm>(&origin)) {
         // Its owner knows of it: it was set there, or found there when the actor was taken over.
+        const Hint hint{unit.key, alarm->due_ms, alarm->nonce, 1};
         alarms_.ended(unit.key, alarm->nonce, Alarms::End::Elsewhere);
+        if (to == To::Chosen) hand_alarm(hint);
         mail.waiting.answered = true;
         ++env_.stats.answered;
         forget_waiting(mail.waiting);
@@ -103,19 +116,24 @@ Handle Units::peer_gateway() {
     return supervision_.serving_one(Kind::Gateway);
 }
 
-void Units::ask_owner(Unit& unit, Mail mail, Handle gateway) {
+PeerCall Units::call_of_peer(Handle gateway, const std::string& node) {
     PeerCall call;
     call.to = gateway;
     call.op = env_.new_op();
-    call.address = peers_.address_of(unit.owner);
-    call.target = unit.owner;
+    call.address = peers_.address_of(node);
+    call.target = node;
+    call.origin.node = env_.config.node_id;
+    return call;
+}
+
+void Units::ask_node(Unit& unit, Mail mail, Handle gateway, To to) {
+    PeerCall call = call_of_peer(gateway, unit.owner);
     call.class_name = class_name(unit);
     call.name = unit.name;
     call.event = std::move(mail.event);
     call.deadline = mail.deadline == 0 ? latest(0) : mail.deadline;
     call.trace = mail.trace;
     call.attached = mail.attached;
-    call.origin.node = env_.config.node_id;
     if (std::holds_alternative<FromCall>(mail.waiting.origin)) {
         call.origin.ask = PeerAsk::Call;
         call.origin.chain = std::move(mail.chain);
@@ -132,6 +150,7 @@ void Units::ask_owner(Unit& unit, Mail mail, Handle gateway) {
     op.held = std::move(mail.held);
     op.gateway = gateway;
     op.node = unit.owner;
+    op.chosen = to == To::Chosen;
     ++unit.peer_calls;
     ++env_.stats.passed_on;
     peer_ops_.emplace(call.op, std::move(op));
@@ -165,6 +184,7 @@ void Units::peers_of_gateway_gone(Handle gateway) {
 }
 
 void Units::peer_ended(PeerOp op, PeerOutcome outcome, ReplyOut reply) {
+    if (op.alarm) return alarm_handed(op, outcome, reply);
     if (op.unit == 0) return;
     Unit* unit = unit_of(op.unit);
     HF_CHECK(unit != nullptr, "a unit outlives what was passed on for it");
@@ -182,6 +202,7 @@ void Units::peer_ended(PeerOp op, PeerOutcome outcome, ReplyOut reply) {
                             reply.reason != ReplyReason::Unavailable &&
                             reply.reason != ReplyReason::Deadline;
     if (!held_there) forget_owner(*unit);
+    if (outcome != PeerOutcome::Answered || (op.chosen && !held_there)) suspect(op.node);
     ++unit->pumping;
     answer(*unit, op.waiting, std::move(reply));
     forget_waiting(op.waiting);
@@ -265,8 +286,9 @@ void Units::peer_asks(const RequestIn& request) {
                 return refuse_it(
                     ReplyReason::UnknownClass,
                     "no class named '" + request.class_name + "' is deployed here");
-            if (closing_) return refuse_it(ReplyReason::Busy, "the node stops");
-            alarms_.added({*key, origin.due_ms, origin.nonce, 1});
+            if (closing_ || drain_.on())
+                return refuse_it(ReplyReason::Busy, "this node gives its own actors away");
+            alarms_.handed({*key, origin.due_ms, origin.nonce, 1});
             return answer_peer(from, {});
     }
     if (auto refusal = admit(request.class_name, request.name, std::move(mail)))
@@ -292,15 +314,10 @@ void Units::drop_marks_due() {
 void Units::settle_at_owner(const Unit& receiver, const std::string& source, std::uint64_t n) {
     const Handle gateway = peer_gateway();
     if (!gateway.valid()) return;
-    PeerCall call;
-    call.to = gateway;
-    call.op = env_.new_op();
-    call.address = peers_.address_of(receiver.owner);
-    call.target = receiver.owner;
+    PeerCall call = call_of_peer(gateway, receiver.owner);
     call.class_name = class_name(receiver);
     call.name = receiver.name;
     call.deadline = env_.now + kSettledDeadline;
-    call.origin.node = env_.config.node_id;
     call.origin.ask = PeerAsk::Settled;
     call.origin.source = source;
     call.origin.n = n;

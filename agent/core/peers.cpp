@@ -181,6 +181,12 @@ Time Peers::silent_at(const Peer& peer) const {
     return peer.since + ttl + env_.config.lease.grace;
 }
 
+bool Peers::is_silent(const std::string& node) const {
+    const auto it = peers_.find(node);
+    return it == peers_.end() ||
+           silent_at(it->second) - env_.config.lease.grace <= env_.lease_now();
+}
+
 void Peers::bury_silent() {
     for (auto& [id, peer] : peers_) {
         if (peer.op != 0 || peer.etag.empty() || is_dead(peer) || silent_at(peer) > env_.lease_now())

@@ -57,6 +57,8 @@ public:
     void look(const std::string& node, std::uint64_t incarnation);
     // host:port; empty: not known.
     [[nodiscard]] std::string address_of(const std::string& node) const;
+    // It has not renewed for as long as its lease lasts: nothing is given to it.
+    [[nodiscard]] bool is_silent(const std::string& node) const;
     [[nodiscard]] const std::map<std::string, Peer>& all() const { return peers_; }
     // Nodes of this app that live, by id, this one included: for what is shared out among them.
     [[nodiscard]] std::vector<std::string> living() const;

@@ -152,6 +152,12 @@ struct PendingEntry {
     bool hinted = false;    // its alarm is in the index
 };
 
+// On its way to another node (hand_over.cpp).
+struct HandOver {
+    bool job = false;  // its sockets have ended: what comes now waits behind
+    Time by = 0;       // it stays for now when that has not ended by then
+};
+
 struct Unit {
     UnitId id = 0;
     std::string key;  // escaped
@@ -237,6 +243,9 @@ struct Unit {
     std::size_t sockets = 0;           // open ones, and those whose end waits to be told again
     std::deque<Mail> mailbox;
     std::size_t mailbox_bytes = 0;
+    std::optional<HandOver> handing;
+    std::deque<Mail> behind;  // came after its hand-over began, and goes where the hold goes
+    Time hand_over_at = 0;    // not before
     std::deque<Output> outputs;
     bool gate_held = false;  // in Units::held_gates_
 

@@ -14,7 +14,7 @@
 //  - an alarm fires through the index; only the unit's own log says whether it still stands;
 //  - who wants a Stop leaves memory after it, with what it wrote stored, and runs nothing else in that activation.
 // One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, leave.cpp, commit.cpp, bases.cpp, calls.cpp, messages.cpp, later.cpp,
-// wakes.cpp, socket_events.cpp, pass_on.cpp.
+// wakes.cpp, socket_events.cpp, pass_on.cpp, hand_over.cpp.
 #pragma once
 
 #include <deque>
@@ -29,6 +29,8 @@
 
 #include "agent/core/alarms.hpp"
 #include "agent/core/bulk.hpp"
+#include "agent/core/control.hpp"
+#include "agent/core/drain.hpp"
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
 #include "agent/core/journal.hpp"
@@ -49,7 +51,13 @@ inline constexpr std::uint8_t kPoisonDeaths = 3;
 
 class Units {
 public:
-    Units(Env& env, StoreClient& store, Supervision& supervision, Peers& peers);
+    // `says`: the node's state, for its record.
+    Units(Env& env,
+          StoreClient& store,
+          Supervision& supervision,
+          Peers& peers,
+          Control& control,
+          std::function<void(Drain::State)> says);
 
     // The node is known to the store under this incarnation: units may be acquired from now on.
     // Seals that fence an incarnation <= reaped may be compacted away.
@@ -59,6 +67,8 @@ public:
     void lease_lost(const std::string& why);
     // The standing of another node may have changed.
     void peers_changed();
+    // What operators ask for has changed.
+    void control_changed();
     void peer_replied(PeerRepliedIn& event);
     // Nothing new is admitted; what was accepted goes on.
     void close() {
@@ -112,6 +122,7 @@ public:
     [[nodiscard]] const StateRoom& states() const { return states_; }
     [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }
     [[nodiscard]] std::size_t passed_on_open() const { return peer_ops_.size(); }
+    [[nodiscard]] const Drain& drain() const { return drain_; }
     [[nodiscard]] const std::unordered_map<UnitId, std::unique_ptr<Unit>>& all() const {
         return units_;
     }
@@ -158,14 +169,41 @@ private:
         Bulk::Held held;  // its large body
         Handle gateway;
         std::string node;
+        bool chosen = false;  // it is not known to hold the unit: it was chosen to take it
+        std::optional<Hint> alarm = std::nullopt;  // it is to arm this one
     };
+    // An alarm of a unit that was given away, until another node has armed it.
+    struct LeftAlarm {
+        Hint hint;
+        Time at = 0;  // of the next try
+        OpId op = 0;  // the try that is open
+    };
+
+    // hand_over.cpp
+    [[nodiscard]] std::vector<std::string> eligible_peers() const;
+    [[nodiscard]] std::string chosen_peer(const std::string& unit) const;
+    void suspect(const std::string& node);
+    [[nodiscard]] std::vector<UnitId> next_to_hand_over(std::size_t most);
+    void hand_over(UnitId id);
+    void go_on_handing(Unit& unit);
+    void hand_over_ended(Unit& unit, bool gone);
+    void take_back_handed();
+    void hand_over_tick();
+    [[nodiscard]] Time hand_over_deadline() const;
+    [[nodiscard]] Drain::Left left_to_drain() const;
+    void hand_alarm(const Hint& hint);
+    void alarm_handed(const PeerOp& op, PeerOutcome outcome, const ReplyOut& reply);
 
     // pass_on.cpp
     [[nodiscard]] bool owner_known(const Unit& unit) const;
     void elsewhere(Unit& unit, const std::string& node);
-    void pass_on(Unit& unit);
-    [[nodiscard]] bool settle_here(Unit& unit, Mail& mail);
-    void ask_owner(Unit& unit, Mail mail, Handle gateway);
+    void give_to(Unit& unit, const std::string& peer);
+    // Owner: it holds the unit. Chosen: it is to take it.
+    enum class To : std::uint8_t { Owner, Chosen };
+    void pass_on(Unit& unit, To to);
+    [[nodiscard]] bool settle_here(Unit& unit, Mail& mail, To to);
+    void ask_node(Unit& unit, Mail mail, Handle gateway, To to);
+    [[nodiscard]] PeerCall call_of_peer(Handle gateway, const std::string& node);
     [[nodiscard]] Handle peer_gateway();
     void close_sockets(Unit& unit);
     void peer_ended(PeerOp op, PeerOutcome outcome, ReplyOut reply);
@@ -273,6 +311,7 @@ private:
     [[nodiscard]] bool may_take(Unit& unit, const HoldRecord& record);
     void lose_hold(Unit& unit, const std::string& why);
     void forget_hold(Unit& unit);
+    void released(Unit& unit, const StoreAnswer& answer);
     void acquire_failed(Unit& unit, const std::string& why);
     void fence(Unit& unit, const std::string& why);
     void release(Unit& unit);
@@ -367,6 +406,11 @@ private:
     StoreClient& store_;
     Supervision& supervision_;
     Peers& peers_;
+    Control& control_;
+    Drain drain_;
+    std::vector<UnitId> handing_;  // units on their way to another node
+    std::map<std::string, LeftAlarm> alarms_to_hand_;  // by unit
+    std::map<std::string, Time> suspects_;             // nodes that failed to take something, until when
     Placer* placer_ = nullptr;
     Alarms alarms_;
     Journal journal_;

@@ -29,7 +29,11 @@ Alarms::Visit Units::visit(const Hint& hint) {
 bool Units::shard_is_mine(std::uint32_t shard) const {
     if (env_.config.lease.none()) return true;
     const std::string subject = "alarms/" + std::to_string(shard);
-    return rendezvous(subject, peers_.living()) == env_.config.node_id;
+    // One that gives everything away does not look for more, unless all do.
+    std::vector<std::string> names = peers_.living();
+    std::erase_if(names, [&](const std::string& node) { return control_.drains(node); });
+    if (names.empty()) names = peers_.living();
+    return rendezvous(subject, names) == env_.config.node_id;
 }
 
 void Units::visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& reply) {

@@ -96,6 +96,8 @@ void Core::handle(StoreAnswer& event) {
     } else {
         ++env_.stats.stale_messages;
     }
+    // A store that came back while the node had lost its lease: it is one to begin with only now that it was recognised.
+    if (stage_ == BootStage::Waiting && boot_retry_ == kNever) boot();
 }
 
 void Core::handle(PlacedIn& event) {

@@ -23,6 +23,8 @@ constexpr Time kCallsSettle = 60 * kSecond;
 // Marks that wait for that; those beyond it stay for good, within the bound of an actor's marks.
 constexpr std::size_t kOldMarksMax = 65'536;
 constexpr Time kSettledDeadline = 10 * kSecond;
+// For what has no deadline of its own, and is offered again.
+constexpr Time kMessageWait = 30 * kSecond;
 constexpr std::uint16_t kCloseMoving = 1012;
 
 ReplyOut unavailable(std::string text) {
@@ -131,7 +133,7 @@ void Units::ask_node(Unit& unit, Mail mail, Handle gateway, To to) {
     call.class_name = class_name(unit);
     call.name = unit.name;
     call.event = std::move(mail.event);
-    call.deadline = mail.deadline == 0 ? latest(0) : mail.deadline;
+    call.deadline = mail.deadline == 0 ? env_.now + kMessageWait : mail.deadline;
     call.trace = mail.trace;
     call.attached = mail.attached;
     if (std::holds_alternative<FromCall>(mail.waiting.origin)) {

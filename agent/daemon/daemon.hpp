@@ -148,6 +148,10 @@ private:
     [[nodiscard]] nlohmann::json status_json() const;
     [[nodiscard]] nlohmann::json plugins_json() const;
 
+    // cluster_page.cpp
+    [[nodiscard]] nlohmann::json lease_json() const;
+    [[nodiscard]] nlohmann::json cluster_json() const;
+
     // actor_pages.cpp
     void show_actors(const nlohmann::json& request, const control::Responder& responder) const;
     [[nodiscard]] nlohmann::json actor_json(const core::Unit& unit) const;

@@ -72,13 +72,6 @@ Result<void> apply_settings(const json& request, core::Build& build) {
     return {};
 }
 
-// As agent.toml says it.
-std::string lease_text(const config::Config& config) {
-    for (const config::Effective& one : config.effective)
-        if (one.table == "node" && one.key == "lease") return one.value;
-    return "none";
-}
-
 // What runs and with what.
 json build_json(const core::Build& build) {
     json settings = json::object();
@@ -96,6 +89,8 @@ json build_json(const core::Build& build) {
 void Daemon::register_operations() {
     control_->on("status",
                  [this](const json&, const control::Responder& r) { r.done(status_json()); });
+    control_->on("cluster",
+                 [this](const json&, const control::Responder& r) { r.done(cluster_json()); });
     control_->on("plugins",
                  [this](const json&, const control::Responder& r) { r.done(plugins_json()); });
     control_->on("actors", [this](const json& request, const control::Responder& r) {
@@ -256,10 +251,9 @@ json Daemon::status_json() const {
     json listen = json::array();
     for (const Listener& listener : listeners_)
         if (!listener.cluster) listen.push_back(listener.address);
-    return {{"node", config_.node.id},
+    json status = {{"node", config_.node.id},
             {"version", HOLDFAST_VERSION},
             {"role", config_.node.role},
-            {"lease", lease_text(config_)},
             {"store", core_->store_id()},
             {"incarnation", core_->incarnation()},
             {"ready", core_->ready()},
@@ -312,8 +306,14 @@ json Daemon::status_json() const {
               {"evicted", stats.evicted},
               {"stops", stats.stops},
               {"stops_failed", stats.stops_failed},
+              {"leases_lost", stats.leases_lost},
+              {"passed_on", stats.passed_on},
+              {"passed_on_broken", stats.passed_on_broken},
+              {"taken_over", stats.taken_over},
               {"stale_messages", stats.stale_messages}}},
             {"links", links}};
+    status.update(lease_json());
+    return status;
 }
 
 json Daemon::plugins_json() const {

@@ -91,6 +91,18 @@ constexpr Total kTotals[] = {
     {"holdfast_buffered_lost_total",
      &Stats::buffered_lost,
      "Requests accepted in memory that were not applied."},
+    {"holdfast_leases_lost_total",
+     &Stats::leases_lost,
+     "Incarnations of this node that ended with their lease."},
+    {"holdfast_passed_on_total",
+     &Stats::passed_on,
+     "Events asked of the node that holds their actor."},
+    {"holdfast_passed_on_broken_total",
+     &Stats::passed_on_broken,
+     "Of them, those that node did not answer."},
+    {"holdfast_units_taken_over_total",
+     &Stats::taken_over,
+     "Holds taken of nodes that are gone."},
     {"holdfast_stale_messages_total",
      &Stats::stale_messages,
      "Late messages of what is gone or settled, passed over."},
@@ -110,6 +122,7 @@ constexpr Described kOthers[] = {
     {"holdfast_bulk_bodies", "Large bodies that are open: of events, of answers on their way."},
     {"holdfast_bulk_bytes", "And their bytes."},
     {"holdfast_ready", "1 while the node serves, as /readyz says."},
+    {"holdfast_lease_left_seconds", "Of this node's lease; not there without one."},
     {"holdfast_uptime_seconds", "Since holdfastd was started."},
     {"holdfast_bad_builds", "Builds remembered as bad, not chosen again by themselves."},
     {"holdfast_plugin_failed", "Instances of a plugin that are not started again by themselves."},
@@ -170,6 +183,9 @@ std::string Daemon::metrics_page() {
     registry_.gauge("holdfast_bulk_bodies").set(static_cast<std::int64_t>(bulk.count()));
     registry_.gauge("holdfast_bulk_bytes").set(static_cast<std::int64_t>(bulk.bytes()));
     registry_.gauge("holdfast_ready").set(core_->ready() ? 1 : 0);
+    if (!config_.node.lease.none())
+        registry_.gauge("holdfast_lease_left_seconds")
+            .set(core_->lease().left() / core::kSecond);
     registry_.gauge("holdfast_uptime_seconds").set((monotonic_ns() - started_) / core::kSecond);
     const auto& supervision = core_->supervision();
     registry_.gauge("holdfast_bad_builds")

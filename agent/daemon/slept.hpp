@@ -21,6 +21,8 @@ public:
         return total;
     }
     [[nodiscard]] bool told() const { return told_; }
+    // As told last.
+    [[nodiscard]] std::int64_t total() const { return last_; }
 
 private:
     // What lies between two readings of a clock that goes on; a suspend takes longer by far.

@@ -208,7 +208,7 @@ class Ends(Cluster):
         load.verify(self)
         body, _, _ = until_200(nodes[0], "/actor/counter/alice", 10)
         self.assertEqual(body, b"3\n")
-        self.assertEqual(nodes[0].status()["stats"].get("leases_lost", 1), 1)
+        self.assertEqual(nodes[0].status()["stats"]["leases_lost"], 1)
         self.nobody_wrong(*nodes)
 
     def test_a_node_that_is_alone_goes_on_after_its_own_kill(self):

@@ -100,7 +100,7 @@ class Serves(Cluster):
         for node in nodes:
             wait_for("the vault answers", lambda node=node: node.post("/actor/vault/v/echo", body=body)[2] == body, 20, 0.2)
         for node in nodes:
-            self.assertEqual(node.status()["bulk"], {"bodies": 0, "bytes": 0})
+            wait_for("nothing of it stays", lambda node=node: node.status()["bulk"] == {"bodies": 0, "bytes": 0}, 10)
 
     def test_each_node_sees_the_others(self):
         nodes = self.cluster()
@@ -156,6 +156,7 @@ class Ends(Cluster):
             wait_for("all are answered", lambda: all(load.count() > 100 for load in (*loads, first)), 60)
             nodes[0].process.kill()
             nodes[0].process.wait()
+            first.stop()
             seen = [load.count() for load in loads]
             wait_for("the others go on", lambda: all(load.count() > was + 200 for load, was in zip(loads, seen)), 40)
         finally:
@@ -192,7 +193,7 @@ class Ends(Cluster):
         try:
             body, took, before = until_200(nodes[1], "/actor/counter/alice", TAKEOVER_S + 10)
             self.assertEqual(body, b"2\n", before)
-            self.assertEqual(wait_for("the ledger is taken over", lambda: [add(nodes[1], "late", 3)], 10)[0][0], 200)
+            wait_for("the ledger is taken over", lambda: add(nodes[1], "late", 3)[0] == 200, 10)
         finally:
             for pid in reversed(stopped):
                 with contextlib.suppress(ProcessLookupError):
@@ -386,8 +387,9 @@ class Apart(Cluster):
             node.tables["node"]["advertise"] = f"localhost:{port}"
             node.write_config()
             node.start()
-        rows = {row["id"]: row["address"] for row in nodes[1].cli("cluster", "status")["nodes"]}
-        self.assertEqual(rows, {node.tables["node"]["id"]: node.tables["node"]["advertise"] for node in nodes})
+        told = {node.tables["node"]["id"]: node.tables["node"]["advertise"] for node in nodes}
+        wait_for("each is told so", lambda: told == {
+            row["id"]: row["address"] for row in nodes[1].cli("cluster", "status")["nodes"] if "address" in row}, 10)
         for node in nodes:
             node.host = "127.0.0.1"
         self.owner_is(nodes[0], nodes[1:])

@@ -56,7 +56,7 @@ json Daemon::lease_json() const {
     }
     for (const auto& [id, peer] : core_->peers().all()) {
         const core::Time age = std::max<core::Time>(0, now - peer.since);
-        json other = peer.readable ? node_json(peer.record) : json{{"id", id}};
+        json other = peer.readable ? node_json(peer.record) : json::object({{"id", id}});
         other["self"] = false;
         other["renewed_ms"] = age / core::kMs;
         other["view"] = view_of(peer, age);

@@ -14,9 +14,9 @@ namespace hf::daemon {
 
 using HandedFiles = std::vector<std::pair<std::string, UniqueFd>>;
 
-// A gateway: tls_certificate, tls_key, peer_secret_file. storage-s3: ca_file, credentials_file; without the latter the access keys of the
-// daemon's own environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), as a memory file of that name, so
-// that no secret is ever a setting.
+// A gateway: tls_certificate, tls_key, peer_secret_file. storage-s3: ca_file, credentials_file; without the latter the access
+// keys of the daemon's own environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), as a memory file of that
+// name, so that no secret is ever a setting.
 [[nodiscard]] Result<HandedFiles> open_files_for(core::Kind kind, const core::Build& build);
 
 // Refuses a secret that no gateway could use, so that the start says so and not its tenth try.

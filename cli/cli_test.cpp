@@ -103,6 +103,19 @@ TEST_CASE("names cannot move the terminal's cursor") {
     CHECK_FALSE(has(ran.out, "\x1b"));
 }
 
+TEST_CASE("an actor of another node says where it is") {
+    TempDir dir;
+    FakeNode node(
+        dir.path,
+        answers(
+            R"({"ok":true,"result":{"actors":[{"class":"c","name":"a","state":"elsewhere","node":"n2"},)"
+            R"({"class":"c","name":"b","state":"resident","node":"n1"}],"more":false}})"
+            "\n"));
+    const Ran ran = run(dir, {"actors"});
+    CHECK(has(ran.out, "at n2"));
+    CHECK(has(ran.out, "resident"));
+}
+
 TEST_CASE("actors pages by unit and --all ends even if the node always says more") {
     TempDir dir;
     FakeNode node(dir.path, [](int fd, const std::string& request) {

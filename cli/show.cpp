@@ -244,7 +244,8 @@ void show_actors(std::ostream& out, const Json& result) {
         table.row({field(actor, "class"),
                    field(actor, "name"),
                    field(actor, "module"),
-                   field(actor, "state"),
+                   field(actor, "state") == "elsewhere" ? "at " + field(actor, "node")
+                                                        : field(actor, "state"),
                    field(actor, "epoch"),
                    field(actor, "seq"),
                    field(actor, "instance"),

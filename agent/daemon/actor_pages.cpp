@@ -81,11 +81,17 @@ json Daemon::actor_json(const core::Unit& unit) const {
         instance == nullptr ? served() : table_named(instance->build.modules);
     const auto module = table.find(class_name);
     const bool serving = unit.hold == core::Hold::Serving;
+    // Not held here, and known to be held by another node when it was looked for last.
+    const bool elsewhere = unit.hold == core::Hold::Idle && !unit.owner.empty();
+    const std::string state = serving     ? core::memory_name(unit.memory)
+                              : elsewhere ? "elsewhere"
+                                          : core::hold_name(unit.hold);
     return {
         {"unit", unit.key},  // escaped: the exact name
         {"class", class_name},
         {"name", as_text_json(unit.name)},
-        {"state", serving ? core::memory_name(unit.memory) : core::hold_name(unit.hold)},
+        {"state", state},
+        {"node", elsewhere ? json(unit.owner) : serving ? json(config_.node.id) : json(nullptr)},
         {"module", module == table.end() ? json(nullptr) : json(shown(module->second.wasm_sha256))},
         {"epoch", unit.epoch},
         {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},

@@ -77,6 +77,10 @@ class Serves(Cluster):
             body, _, before = until_200(nodes[expected % 3], "/actor/counter/alice", 10)
             self.assertFalse([b for b in before if b[0] != 503], "a 503 took no effect, all else may have")
             self.assertEqual(body, b"%d\n" % expected)
+        rows = [node.cli("actors")["actors"] for node in nodes]
+        self.assertEqual([len(row) for row in rows], [1, 1, 1])
+        self.assertEqual([row[0]["state"] for row in rows], ["elsewhere", "resident", "elsewhere"])
+        self.assertEqual([row[0]["node"] for row in rows], ["n2"] * 3)
         self.nobody_wrong(*nodes)
 
     def test_what_any_node_answered_is_applied_once(self):

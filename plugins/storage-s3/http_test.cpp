@@ -1,5 +1,5 @@
 // Exchanges, the loop and what is certain about a request that was not answered.
-#include "plugins/storage-s3/http.hpp"
+#include "plugins/http-client/http.hpp"
 
 #include <doctest/doctest.h>
 

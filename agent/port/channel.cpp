@@ -279,18 +279,18 @@ const char* LinkChannel::receive_body(Received& received) {
             if (token != 0 && request.durable()) return "a durable request with a large body";
             break;
         }
-        case abi::Body::PeerReplied: {
-            const auto& replied = received.as<abi::PeerReplied>();
-            token = replied.body_token();
-            bytes = replied.body_bytes();
-            beside = replied.body();
-            break;
-        }
         case abi::Body::Delivered: {
             const auto& delivered = received.as<abi::Delivered>();
             token = delivered.body_token();
             bytes = delivered.body_bytes();
             beside = delivered.reply_body();
+            break;
+        }
+        case abi::Body::PeerReplied: {
+            const auto& replied = received.as<abi::PeerReplied>();
+            token = replied.body_token();
+            bytes = replied.body_bytes();
+            beside = replied.body();
             break;
         }
         case abi::Body::Got: {

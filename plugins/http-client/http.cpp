@@ -226,6 +226,7 @@ void Http::prepare(Exchange& exchange) {
     curl_easy_reset(easy);
     set(easy, CURLOPT_URL, request.url.c_str());
     set(easy, CURLOPT_PATH_AS_IS, 1L);
+    if (!request.target.empty()) set(easy, CURLOPT_REQUEST_TARGET, request.target.c_str());
     set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     // The signature covers the host: who is sent elsewhere has to sign again.
     set(easy, CURLOPT_FOLLOWLOCATION, 0L);
@@ -266,6 +267,8 @@ void Http::prepare(Exchange& exchange) {
         const std::string line = value.empty() ? name + ";" : name + ": " + value;
         exchange.list = curl_slist_append(exchange.list, line.c_str());
     }
+    for (const std::string& name : request.left_out)
+        exchange.list = curl_slist_append(exchange.list, (name + ":").c_str());
     // Waiting for a 100 costs a round trip, and curl would ask for one for five bytes.
     exchange.list = curl_slist_append(exchange.list, "Expect:");
     set(easy, CURLOPT_HTTPHEADER, exchange.list);

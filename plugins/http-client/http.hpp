@@ -25,7 +25,9 @@ namespace hf::web {
 struct HttpRequest {
     std::string method;  // any; HEAD has no body
     std::string url;     // sent as it is
+    std::string target;  // of the request line, instead of the URL's path and query; empty: those
     std::vector<std::pair<std::string, std::string>> headers;
+    std::vector<std::string> left_out = {};  // fields that libcurl is not to send by itself
     std::string body;
     int body_fd = -1;  // instead of `body`: a file, read from its start; stays the caller's, open until the end
     std::uint64_t body_bytes = 0;  // of that file

@@ -9,7 +9,9 @@
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
 #include "abi/base/hex.hpp"
+#include "abi/base/limits.hpp"
 #include "abi/ring/bodies.hpp"
+#include "message_traits.hpp"
 #include "plugins/gateway-http/http_write.hpp"
 #include "plugins/gateway-http/peer_answer.hpp"
 #include "plugins/http-client/name_service.hpp"
@@ -27,6 +29,8 @@ constexpr long kIdleSecondsMax = 20;
 // Of a large body, hashed at one go: below 2 ms.
 constexpr std::size_t kHashBytes = std::size_t{512} * 1024;
 constexpr std::size_t kOnceBytes = 16;
+// Envelope, tables and padding around an answer's headers, body and text.
+constexpr std::size_t kAroundAnswer = 512;
 
 std::string new_once() {
     std::array<std::uint8_t, kOnceBytes> bytes{};
@@ -216,6 +220,11 @@ bool PeerClient::keep(Call& call, std::string_view piece) {
         call.body.insert(call.body.end(), bytes.begin(), bytes.end());
         return true;
     }
+    return keep_in_file(call, bytes);
+}
+
+// Behind what came before it.
+bool PeerClient::keep_in_file(Call& call, BytesView bytes) {
     const Bytes before = std::exchange(call.body, {});
     const std::uint64_t more = before.size() + bytes.size();
     if (!requests_.grow(call.large, call.large.bytes + more).empty()) return false;
@@ -260,8 +269,12 @@ void PeerClient::reply(Call& call, const web::HttpAnswer& answer) {
         call.body.clear();
         requests_.drop(call.large);
     }
-    if (call.large.reserved != 0 && !ring::seal_body(call.large.file.get()))
-        return say(call.req_id, abi::PeerOutcome::Unknown, kNotKept);
+    // A body that has no room in the record comes beside it, whatever its size.
+    const std::size_t room = abi::traits_of(abi::Body::PeerCall).reply_max - kAroundAnswer;
+    const bool fits = call.body.size() + said.headers.size() + kPeerTextMax <= room;
+    if ((!fits && !keep_in_file(call, {})) ||
+        (call.large.reserved != 0 && !ring::seal_body(call.large.file.get())))
+        return say(call.req_id, abi::PeerOutcome::Unknown, "the answer could not be kept");
     counters_.add(Count::PeerCallsAnswered);
     flatbuffers::FlatBufferBuilder& builder = context_.builder();
     const auto headers = builder.CreateVector(said.headers.data(), said.headers.size());

@@ -64,6 +64,7 @@ private:
     void hash_some(Call& call);
     void send(Call& call, const std::string& body_sha256);
     [[nodiscard]] bool keep(Call& call, std::string_view piece);
+    [[nodiscard]] bool keep_in_file(Call& call, BytesView piece);
     void time_is_up(std::uint64_t id);
     void answered(std::uint64_t id, web::HttpAnswer& answer);
     void reply(Call& call, const web::HttpAnswer& answer);

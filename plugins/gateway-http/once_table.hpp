@@ -21,6 +21,14 @@ public:
 
     enum class Seen : std::uint8_t { First, Before, Full };
 
+    OnceTable() = default;
+    // Its two lists share their texts.
+    OnceTable(const OnceTable&) = delete;
+    OnceTable& operator=(const OnceTable&) = delete;
+    OnceTable(OnceTable&&) = default;
+    OnceTable& operator=(OnceTable&&) = default;
+    ~OnceTable() = default;
+
     // `once`: short, of one length.
     [[nodiscard]] Seen use(std::string_view once, std::int64_t now_ns) {
         while (!order_.empty() && now_ns - order_.front().first >= kKeepNs) {

@@ -9,7 +9,11 @@ using namespace layout;  // NOLINT(google-build-using-namespace): the rule group
 const std::vector<Profile>& all_profiles() {
     static const std::vector<Profile> profiles = {
         {"gateway-http",
-         {kAllowCommon, kAllowThreads, kAllowGatewayHttp, kAllowSealableMemoryFiles},
+         {kAllowCommon,
+          kAllowThreads,
+          kAllowOutgoing,
+          kAllowGatewayHttp,
+          kAllowSealableMemoryFiles},
          {kForbiddenToAll,
           kForbiddenExec,
           kForbiddenFork,
@@ -32,7 +36,7 @@ const std::vector<Profile>& all_profiles() {
          false,
          false},
         {"storage-s3",
-         {kAllowCommon, kAllowThreads, kAllowStorageS3, kAllowSealableMemoryFiles},
+         {kAllowCommon, kAllowThreads, kAllowOutgoing, kAllowStorageS3, kAllowSealableMemoryFiles},
          {kForbiddenToAll,
           kForbiddenExec,
           kForbiddenFork,

@@ -65,5 +65,7 @@ extern const Rules
 extern const Rules kForbiddenOpenMemoryFiles;
 extern const Rules kAllowSealableMemoryFiles;
 extern const Rules kForbiddenResize;  // all but storage, runtime and builder
+// To those that make connections of their own, by both filters: sockets of IP, names, timers (seccomp_outgoing.cpp).
+extern const Rules kAllowOutgoing;
 
 }  // namespace hf::layout

@@ -6,7 +6,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 
 namespace hf::sdk {
 
@@ -111,31 +110,24 @@ constexpr Rule kAllowStorage[] = {
     {"timerfd_settime", kAlways, "the look for stale readers"},
 };
 
-constexpr Rule kAllowStorageS3[] = {
-    {"open", arg_lacks(1, O_ACCMODE | O_CREAT | O_TRUNC), "the resolver's files"},
-    {"openat", arg_lacks(2, O_ACCMODE | O_CREAT | O_TRUNC), "the resolver's files"},
+// Beside kAllowOutgoing: what the resolver of names opens, asks and wakes after the start.
+constexpr Rule kAllowResolver[] = {
+    {"open", arg_lacks(1, O_ACCMODE | O_CREAT | O_TRUNC), "the resolver's files and certificates"},
+    {"openat",
+     arg_lacks(2, O_ACCMODE | O_CREAT | O_TRUNC),
+     "the resolver's files and certificates"},
     {"newfstatat", kAlways, "the resolver's files"},
     {"stat", kAlways, "the resolver's files"},
     {"access", kAlways, "the resolver's files"},
-    {"pread64", kAlways, "libraries of the name service"},
-    {"socket", arg_is(0, AF_INET), "connections to the store; questions of the resolver"},
-    {"socket", arg_is(0, AF_INET6), "connections to the store; questions of the resolver"},
-    {"socket", arg_is(0, AF_UNIX), "name service caches"},
-    {"connect", kAlways, "connections to the store"},
-    {"setsockopt", kAlways, "TCP_NODELAY, keep-alive"},
+    {"pread64", kAlways, "libraries of the name service; large bodies and objects"},
     {"getsockopt", kAlways, "did the connection succeed"},
     {"getsockname", kAlways, "libcurl tells where it is connected from"},
-    {"getpeername", kAlways, "and to"},
-    {"sendmmsg", kAlways, "the resolver asks A and AAAA at once"},
-    {"recvmmsg", kAlways, "the resolver"},
-    {"socketpair", arg_is(0, AF_UNIX), "libcurl's resolver thread wakes its loop by one"},
-    {"fcntl", kAlways, "close-on-exec, non-blocking"},
-    {"ioctl", arg_is(1, FIONBIO), "non-blocking, as libcurl sets it"},
+    {"fcntl", kAlways, "close-on-exec, non-blocking, seals of large bodies"},
+    {"ioctl", arg_is(1, FIONBIO), "non-blocking, as libcurl and libuv set it"},
     {"ioctl", arg_is(1, FIONREAD), "the resolver asks how much came"},
-    {"eventfd2", kAlways, "libcurl's resolver thread"},
-    {"pipe2", kAlways, "libcurl's resolver thread"},
+    {"eventfd2", kAlways, "threads of libcurl and libuv that start on first use"},
+    {"pipe2", kAlways, "threads of libcurl and libuv that start on first use"},
     {"uname", kAlways, "the resolver's host name"},
-    {"timerfd_settime", kAlways, "timers of the loop"},
 };
 
 constexpr Rule kAllowRuntime[] = {
@@ -151,37 +143,12 @@ constexpr Rule kAllowRuntime[] = {
 };
 
 constexpr Rule kAllowGateway[] = {
-    {"open", arg_lacks(1, O_ACCMODE | O_CREAT | O_TRUNC), "the resolver's files and certificates"},
-    {"openat",
-     arg_lacks(2, O_ACCMODE | O_CREAT | O_TRUNC),
-     "the resolver's files and certificates"},
-    {"newfstatat", kAlways, "the resolver's files"},
-    {"stat", kAlways, "the resolver's files"},
-    {"access", kAlways, "the resolver's files"},
     {"getdents64", kAlways, "a directory of certificates"},
-    {"pread64", kAlways, "libraries of the name service; large bodies on their way to a client"},
-    {"socket", arg_is(0, AF_INET), "connections to peers"},
-    {"socket", arg_is(0, AF_INET6), "connections to peers"},
-    {"socket", arg_is(0, AF_UNIX), "name service caches"},
-    {"connect", kAlways, "connections to peers"},
     {"accept4", kAlways, "clients"},
     {"accept", kAlways, "clients, where libuv falls back"},
     {"listen", kAlways, "uv_listen repeats it on the socket it was given"},
-    {"setsockopt", kAlways, "TCP_NODELAY, keep-alive, send buffers"},
-    {"getsockopt", kAlways, "did the connection succeed"},
-    {"getsockname", kAlways, "which listener a client came by"},
-    {"getpeername", kAlways, "who asks"},
-    {"sendmmsg", kAlways, "the resolver asks A and AAAA at once"},
-    {"recvmmsg", kAlways, "the resolver"},
-    {"fcntl", kAlways, "close-on-exec, non-blocking, seals of large bodies"},
-    {"ioctl", arg_is(1, FIONBIO), "non-blocking, as libuv sets it"},
-    {"ioctl", arg_is(1, FIONREAD), "the resolver asks how much came"},
     {"ioctl", arg_is(1, FIOCLEX), "close-on-exec, as libuv sets it"},
-    {"eventfd2", kAlways, "libuv's thread pool starts on first use"},
-    {"pipe2", kAlways, "libuv's thread pool starts on first use"},
-    {"uname", kAlways, "the resolver's host name"},
     {"timerfd_create", kAlways, "timers of the loop"},
-    {"timerfd_settime", kAlways, "timers of the loop"},
 };
 
 }  // namespace
@@ -190,7 +157,12 @@ const std::vector<LockdownProfile>& lockdown_profiles() {
     static const std::vector<LockdownProfile> profiles = {
         {"gateway-http",
          abi::Kind::Gateway,
-         {Rules{kAllowAll}, Rules{kAllowThreads}, Rules{kAllowGateway}, kAllowSealableMemoryFiles},
+         {Rules{kAllowAll},
+          Rules{kAllowThreads},
+          kAllowOutgoing,
+          Rules{kAllowResolver},
+          Rules{kAllowGateway},
+          kAllowSealableMemoryFiles},
          {kForbiddenToAll,
           Rules{kForbidAll},
           Rules{kForbidOpenForWrite},
@@ -213,7 +185,8 @@ const std::vector<LockdownProfile>& lockdown_profiles() {
          abi::Kind::Storage,
          {Rules{kAllowAll},
           Rules{kAllowThreads},
-          Rules{kAllowStorageS3},
+          kAllowOutgoing,
+          Rules{kAllowResolver},
           kAllowSealableMemoryFiles},
          {kForbiddenToAll,
           Rules{kForbidAll},

@@ -68,7 +68,7 @@ public:
         return send_request(abi::BodyTraits<T>::enum_value, body.Union(), deadline_ns);
     }
 
-    // Large bodies (Request, Reply, Deliver, Delivered, Put, Got, Activate, Checkpointed: body_token). What is being built
+    // Large bodies (Request, Reply, PeerCall, PeerReplied, Deliver, Delivered, Put, Got, Activate, Checkpointed: body_token). What is being built
     // carries the memory file `fd` of `bytes` bytes, written and sealed (abi/ring/bodies.hpp): put the answer into its body_token and `bytes` into its
     // body_bytes, then send it. `fd` stays the caller's and may be closed once it is sent.
     [[nodiscard]] virtual std::uint64_t carry(int fd, std::uint64_t bytes) = 0;
@@ -89,6 +89,8 @@ public:
     // Descriptors passed with the attach message beyond the link's own, by name ("listener0", "store"); -1 when absent.
     [[nodiscard]] virtual int passed_fd(std::string_view name) const = 0;
     [[nodiscard]] virtual std::uint64_t generation() const = 0;
+    // The node's id, known from configure() on.
+    [[nodiscard]] virtual std::string_view node_id() const = 0;
 
 protected:
     virtual void send_reply(std::uint64_t req_id,

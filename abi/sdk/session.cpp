@@ -317,6 +317,8 @@ void Session::handle_record(const layout::RecordHeader& header, const abi::Envel
             if (const auto minor = message.as<abi::Welcome>().minor();
                 minor < kSchemaMinorMin || minor > kSchemaMinorMax)
                 blame_supervisor("a schema minor that was not offered");
+            if (const auto* node = message.as<abi::Welcome>().node_id(); node != nullptr)
+                node_id_ = node->str();
             return;
         case abi::Body::Stop:
             leave(0);
@@ -351,6 +353,9 @@ void Session::receive_body(const Message& message) {
     } else if (message.type == abi::Body::Reply) {
         token = message.as<abi::Reply>().body_token();
         bytes = message.as<abi::Reply>().body_bytes();
+    } else if (message.type == abi::Body::PeerCall) {
+        token = message.as<abi::PeerCall>().body_token();
+        bytes = message.as<abi::PeerCall>().body_bytes();
     } else if (message.type == abi::Body::Put) {
         token = message.as<abi::Put>().body_token();
         bytes = message.as<abi::Put>().body_bytes();

@@ -61,6 +61,7 @@ public:
     void log(abi::LogLevel level, std::string_view text) override;
     [[nodiscard]] int passed_fd(std::string_view name) const override;
     [[nodiscard]] std::uint64_t generation() const override { return generation_; }
+    [[nodiscard]] std::string_view node_id() const override { return node_id_; }
 
     // For bindings of other languages, which build and read whole envelopes themselves.
     // The bytes of the record that handle() is being called for; good until it returns.
@@ -110,6 +111,7 @@ private:
     ring::Endpoint end_;
     verify::Checker checker_;
     std::uint64_t generation_;
+    std::string node_id_;             // of Welcome
     std::uint64_t notify_fill_max_;   // of P: one-way messages take the first quarter at most
     std::uint64_t request_fill_max_;  // of P: leaves free what answers and one padding may take
     std::uint32_t credit_bytes_;      // what answers to us may take

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugins/gateway-http/event.hpp"
+#include "plugins/gateway-http/peer_answer.hpp"
 
 namespace hf::gateway {
 
@@ -51,24 +52,37 @@ std::string_view view_of(const flatbuffers::String* text) {
 
 }  // namespace
 
+void write_answer(Bytes& out, const Framing& framing, const LocalAnswer& answer) {
+    if (!framing.peer) return write_local(out, framing, answer);
+    const std::string lines = lines_of(answer);
+    Framing told = framing;
+    told.lines = lines;
+    write_local(out, told, answer);
+}
+
 Written write_reply(Bytes& out,
-                    const Framing& framing,
+                    const Framing& asked,
                     const abi::Reply& reply,
                     std::uint64_t large) {
+    Framing framing = asked;
+    std::string lines;
+    if (framing.peer) framing.lines = lines = lines_of(reply);
     if (reply.reason() == abi::ReplyReason::Ok) {
         const BytesView body = view_of(reply.body());
         // An event that ended well without an HTTP answer.
         const std::uint16_t silent = body.empty() && large == 0 ? 204 : 200;
-        const std::uint16_t status = reply.status() == 0 ? silent : reply.status();
+        const std::uint16_t given =
+            framing.peer ? status_of(reply, *framing.peer) : reply.status();
+        const std::uint16_t status = given == 0 ? silent : given;
         const BytesView headers = view_of(reply.headers());
         if (large == 0 && write_actor(out, framing, status, headers, body)) return {status, false};
         if (large != 0 && write_actor_head(out, framing, status, headers, large))
             return {status, has_body(framing, status)};
-        write_local(out,
-                    framing,
-                    {.status = 502,
-                     .reason = "actor_failed",
-                     .text = "the actor's status or a header of its answer is not valid HTTP"});
+        write_answer(out,
+                     asked,
+                     {.status = 502,
+                      .reason = "actor_failed",
+                      .text = "the actor's status or a header of its answer is not valid HTTP"});
         return {502, false};
     }
     const Words words = words_of(reply.reason());
@@ -148,6 +162,10 @@ LocalAnswer bad_handshake() {
             .text =
                 "a header of the actor's handshake is not valid, or its subprotocol was not "
                 "offered"};
+}
+
+LocalAnswer refused_call(std::string_view why) {
+    return {.status = 403, .reason = "refused", .text = why, .refused = true};
 }
 
 Count count_of(const Refusal& refusal) {

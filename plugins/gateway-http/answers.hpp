@@ -12,6 +12,9 @@
 
 namespace hf::gateway {
 
+// An answer of the gateway itself, to a client or another node.
+void write_answer(Bytes& out, const Framing& framing, const LocalAnswer& answer);
+
 // The supervisor's answers as bytes.
 struct Written {
     std::uint16_t status = 0;
@@ -19,7 +22,7 @@ struct Written {
 };
 // `large`: the size of the body that came beside it, 0: none did.
 Written write_reply(Bytes& out,
-                    const Framing& framing,
+                    const Framing& asked,
                     const abi::Reply& reply,
                     std::uint64_t large = 0);
 // The status that was written.
@@ -35,6 +38,7 @@ std::uint16_t write_queried(Bytes& out, const Framing& framing, const abi::Queri
 [[nodiscard]] LocalAnswer no_room(std::string_view text);
 [[nodiscard]] LocalAnswer refused_handshake(Handshake handshake, std::string_view why);
 [[nodiscard]] LocalAnswer bad_handshake();  // the actor's part of it
+[[nodiscard]] LocalAnswer refused_call(std::string_view why);  // of another node
 [[nodiscard]] Count count_of(const Refusal& refusal);
 
 }  // namespace hf::gateway

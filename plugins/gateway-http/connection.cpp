@@ -55,7 +55,11 @@ std::string client_key_of(const sockaddr_storage& address) {
 
 }  // namespace
 
-Connection::Connection(Server& server) : server_(server), parser_(server.settings()) {
+Connection::Connection(Server& server, DoorFor door)
+    : server_(server),
+      door_(door),
+      parser_(server.settings(),
+              server.peers().has_secret() && door != DoorFor::Clients ? kForNodes : Allowance{}) {
     // Cannot fail: it opens nothing.
     (void)uv_tcp_init(&server_.loop(), &tcp_);
     tcp_.data = this;
@@ -81,7 +85,7 @@ void Connection::open(uv_stream_t* listener) {
     }
     client_ = text.data();
     client_key_ = client_key_of(address);
-    if (server_.tls() != nullptr) tls_ = std::make_unique<TlsStream>(*server_.tls());
+    if (server_.tls() != nullptr && door_ != DoorFor::Nodes) tls_ = std::make_unique<TlsStream>(*server_.tls());
     paused_ = true;
     pause_or_resume();
     if (!is_closed()) wait_for_phase();
@@ -94,6 +98,8 @@ void Connection::turn_away(std::string_view text) {
     framing_.keep_alive = false;
     LocalAnswer answer{.status = 503, .reason = "busy", .text = text};
     answer.retry_after_s = 1;
+    // Nobody has said who it is: to another node the same words say that nothing was done.
+    if (server_.peers().has_secret()) framing_.peer = abi::PeerAsk::Request;
     answer_locally(answer);
     end();
     flush();
@@ -247,8 +253,11 @@ std::size_t Connection::parse(char* data, std::size_t size) {
             Bytes* const sink =
                 phase_ == Phase::Body && draft_->page.empty() ? &draft_->event : nullptr;
             // NOLINTEND(clang-analyzer-cplusplus.Move)
+            const std::size_t before = sink != nullptr ? sink->size() : 0;
             parsed = parser_.read_body(data + at, size - at, consumed, sink);
             body_seen_ += consumed;
+            if (sink != nullptr && claim_ != nullptr)
+                claim_->add_body(BytesView(*sink).subspan(before));
             // Answered for want of room: what is left of it is thrown away, or nothing more is read.
             if (sink != nullptr && parsed != Parsed::Refused && !keep_body() &&
                 phase_ != Phase::Discard)
@@ -280,10 +289,13 @@ std::size_t Connection::parse(char* data, std::size_t size) {
 void Connection::on_head(std::size_t bytes_behind) {
     server_.counters().add(Count::Requests);
     const Head& head = server_.head();
-    framing_ = {head.method == Method::Head, head.http11, head.keep_alive && !server_.sheds()};
+    framing_ = {.head_only = head.method == Method::Head,
+                .http11 = head.http11,
+                .keep_alive = head.keep_alive && !server_.sheds()};
     has_body_ = head.has_body;
     // A client that sends its body at once is not waiting.
     expects_ = head.expect_continue && bytes_behind == 0;
+    if (!come_in()) return;
     Route& route = server_.route();
     if (!split_target(head.target, server_.parts()))
         return answer_early(
@@ -294,13 +306,15 @@ void Connection::on_head(std::size_t bytes_behind) {
             return answer_early(refused_route(route));
         case RouteKind::Options:
             return answer_early({.status = 204, .allow = route.allow});
-        case RouteKind::Actor:
         case RouteKind::Page:
+            if (claim_ != nullptr) return refuse_call("a call between nodes is about an actor");
+            break;
+        case RouteKind::Actor:
             break;
     }
     std::string_view why;
-    const Handshake handshake =
-        route.kind == RouteKind::Actor ? read_handshake(head, why) : Handshake::None;
+    const bool may_upgrade = route.kind == RouteKind::Actor && claim_ == nullptr;
+    const Handshake handshake = may_upgrade ? read_handshake(head, why) : Handshake::None;
     const bool socket = handshake == Handshake::Good;
     if (handshake != Handshake::None && !socket) {
         server_.counters().add(Count::SocketsRefused);
@@ -349,14 +363,18 @@ void Connection::start() {
     } else {
         draft.say = upgrading_ != nullptr ? Say::SocketOpened : Say::Request;
         draft.socket = upgrading_ != nullptr ? upgrading_->number : 0;
-        framing_.durable = draft.durable = has_preference(head, "respond-async");
+        draft.origin.reset();
+        framing_.durable = draft.durable = !is_raw() && has_preference(head, "respond-async");
         draft.page = {};
         draft.class_name = route.class_name;
         draft.name = route.name;
-        begin_event(draft.event, head, server_.parts(), route);
+        if (is_raw())
+            draft.event.clear();
+        else
+            begin_event(draft.event, head, server_.parts(), route);
         draft.head_bytes = draft.event.size();
         const std::uint64_t length = head.content_length.value_or(0);
-        if (length > kPayloadBytesMax) {
+        if (length > kPayloadBytesMax && !is_raw()) {
             const std::string_view why =
                 framing_.durable ? std::string_view() : requests.grow(draft.upload, length);
             if (framing_.durable || !why.empty()) {
@@ -372,7 +390,11 @@ void Connection::start() {
             return answer_early(event_too_large());
         }
     }
-    if (!has_body_) return ask(draft);
+    if (!has_body_) {
+        if (is_let_in(draft)) return ask(draft);
+        requests.give_back();
+        return request_done();
+    }
     phase_ = Phase::Body;
     body_started_ns_ = monotonic_ns();
     wait(Wait::Body);
@@ -382,6 +404,10 @@ void Connection::start() {
 // What does not fit the event goes into a file as it comes. False: there is no room, and the client was told.
 bool Connection::keep_body() {
     Draft& draft = *draft_;
+    if (is_raw()) {
+        if (draft.event.size() <= kEventBytesMax) return true;
+        return give_up_body(event_too_large()), false;
+    }
     Upload& upload = draft.upload;
     const std::size_t fresh = draft.event.size() - draft.head_bytes;
     if (upload.reserved == 0 && fresh <= kPayloadBytesMax) return true;
@@ -415,21 +441,28 @@ void Connection::on_body() {
         }
         server_.counters().add(Count::LargeUploads);
     }
-    const std::unique_ptr<Draft> draft = std::move(draft_);
+    std::unique_ptr<Draft> draft = std::move(draft_);
     if (draft->page.empty()) {
         if (draft->event.size() > kEventBytesMax) {
             server_.requests().give_back();
             answer_locally(event_too_large());
             return request_done();
         }
-        end_event(draft->event, draft->head_bytes);
+        if (!is_raw()) end_event(draft->event, draft->head_bytes);
+    }
+    if (!is_let_in(*draft)) {
+        server_.requests().give_back();
+        server_.requests().drop_draft(std::move(draft));
+        return request_done();
     }
     ask(*draft);
 }
 
 void Connection::ask(Draft& draft) {
     phase_ = Phase::Waiting;
-    draft.deadline_ns = monotonic_ns() + server_.settings().request_timeout_ms * kNsPerMs;
+    std::int64_t wait_ms = server_.settings().request_timeout_ms;
+    if (draft.origin) wait_ms = std::min(wait_ms, call_ms_);
+    draft.deadline_ns = monotonic_ns() + wait_ms * kNsPerMs;
     server_.requests().ask(*this, draft);
     wait(Wait::Request);
 }
@@ -439,7 +472,12 @@ void Connection::refuse() {
     if (phase_ == Phase::Discard) return end();
     const Refusal& refusal = parser_.refusal();
     server_.counters().add(count_of(refusal));
-    if (phase_ != Phase::Body) framing_ = {};
+    if (phase_ != Phase::Body) {
+        framing_ = {};
+        // Of a body that its head says is too large the whole head was read.
+        if (refusal.status == 413 && PeerClaim::is_made_by(server_.head()))
+            framing_.peer = abi::PeerAsk::Request;
+    }
     drop_request(false);
     framing_.keep_alive = false;
     answer_locally({.status = refusal.status, .reason = refusal.reason, .text = refusal.text});
@@ -459,7 +497,7 @@ void Connection::answer_early(const LocalAnswer& answer) {
 
 void Connection::answer_locally(const LocalAnswer& answer) {
     server_.counters().add_answer(answer.status);
-    write_local(out_, framing_, answer);
+    write_answer(out_, framing_, answer);
 }
 
 void Connection::answered(const abi::Reply& reply, Download body) {
@@ -493,60 +531,8 @@ void Connection::answered(const abi::Queried& queried) {
     server_.flush_later(*this);
 }
 
-// ---- a WebSocket
-
-void Connection::accepted(const abi::Reply& reply, const Upgrading& upgrading) {
-    const BytesView headers = reply.headers() == nullptr
-                                  ? BytesView()
-                                  : BytesView(reply.headers()->data(), reply.headers()->size());
-    server_.flush_later(*this);
-    if (end_of_input_ || !write_upgraded(out_, upgrading.offer, headers)) {
-        // It can say nothing any more, or must not be told what the actor said: over before it began.
-        const LocalAnswer answer = bad_handshake();
-        server_.requests().tell_closed(upgrading.number,
-                                       end_of_input_ ? kCloseBroken : kCloseInternal,
-                                       end_of_input_ ? "the client is gone" : answer.text);
-        framing_.keep_alive = false;
-        if (!end_of_input_) answer_locally(answer);
-        return request_done();
-    }
-    parser_.reset();
-    phase_ = Phase::Socket;
-    socket_ = std::make_unique<Socket>(server_, *this, upgrading.number);
-    socket_->start();
-    if (server_.sheds()) return socket_->shed();
-    resume_input();
-}
-
-std::size_t Connection::unsent_bytes() const {
-    return out_.size() + wire_.size() +
-           uv_stream_get_write_queue_size(reinterpret_cast<const uv_stream_t*>(&tcp_));
-}
-
-void Connection::take_frames(std::string_view data) {
-    // What came before is looked at first. It is taken out of kept_, which an end empties.
-    const std::string before = std::exchange(kept_, {});
-    std::string_view all = data;
-    std::string joined;
-    if (!before.empty()) all = joined = before + std::string(data);
-    const std::size_t used = socket_->take(all);
-    if (phase_ != Phase::Socket) return;
-    if (used < all.size()) kept_.assign(all.substr(used));
-    pause_or_resume();
-}
-
-void Connection::resume_input() {
-    if (phase_ == Phase::Socket) take_frames({});
-}
-
-void Connection::end_socket() {
-    if (is_closed()) return;
-    end();
-    if (phase_ == Phase::Ending) wait(Wait::Close);
-    server_.flush_later(*this);
-}
-
 void Connection::request_done() {
+    claim_.reset();
     parser_.reset();
     if (!framing_.keep_alive) return end();
     phase_ = Phase::Idle;

@@ -16,6 +16,7 @@
 #include "plugins/gateway-http/deadlines.hpp"
 #include "plugins/gateway-http/http_parse.hpp"
 #include "plugins/gateway-http/http_write.hpp"
+#include "plugins/gateway-http/peer_door.hpp"
 #include "plugins/gateway-http/requests.hpp"
 #include "plugins/gateway-http/socket.hpp"
 #include "plugins/gateway-http/tls.hpp"
@@ -38,7 +39,8 @@ void empty(Buffer& buffer) {
 
 class Connection final : public Deadlines::Item, public Asker {
 public:
-    explicit Connection(Server& server);
+    // `door`: for whom the socket is that its client came by.
+    Connection(Server& server, DoorFor door);
     ~Connection();
     Connection(const Connection&) = delete;
     Connection& operator=(const Connection&) = delete;
@@ -117,6 +119,10 @@ private:
     void start();
     void on_body();
     [[nodiscard]] bool keep_body();
+    [[nodiscard]] bool is_raw() const;
+    [[nodiscard]] bool come_in();
+    [[nodiscard]] bool is_let_in(Draft& draft);
+    void refuse_call(std::string_view why);
     void give_up_body(const LocalAnswer& answer);
     void ask(Draft& draft);
 
@@ -140,6 +146,7 @@ private:
     [[nodiscard]] std::size_t read_size() const;
 
     Server& server_;
+    const DoorFor door_;
     uv_tcp_t tcp_{};
     uv_write_t write_{};
     Phase phase_ = Phase::Idle;
@@ -158,12 +165,14 @@ private:
     std::unique_ptr<Draft> draft_;
     std::unique_ptr<Download> download_;    // in phase Sending
     std::unique_ptr<Upgrading> upgrading_;  // from its request to its answer
+    std::unique_ptr<PeerClaim> claim_;      // a call of another node, until all of it is here
     std::unique_ptr<Socket> socket_;        // from then on
     std::unique_ptr<TlsStream> tls_;        // null: plain
     std::string client_;
     std::string client_key_;
     std::size_t body_seen_ = 0;  // bytes since the last look at the body's progress
     std::int64_t body_started_ns_ = 0;
+    std::int64_t call_ms_ = 0;  // the time that a call of another node has
     std::size_t lingered_bytes_ = 0;
 };
 

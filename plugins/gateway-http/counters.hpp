@@ -47,8 +47,14 @@ enum class Count : std::uint8_t {
     LargeUploads,       // bodies that were taken as files
     LargeDownloads,     // and answers that were sent from one, to the end
     RefusedMemory,      // bodies_memory_max
+    PeerCalls,          // to other nodes; each ends as one of the next three
+    PeerCallsAnswered,
+    PeerCallsNotSent,
+    PeerCallsUnknown,
+    PeerCallsTaken,    // of other nodes, let in
+    PeerCallsRefused,  // and not let in
 };
-inline constexpr std::size_t kCounts = 38;
+inline constexpr std::size_t kCounts = 44;
 
 inline constexpr std::array<std::string_view, kCounts> kCountNames{"http_connections_opened",
                                                                    "http_connections_closed",
@@ -87,7 +93,13 @@ inline constexpr std::array<std::string_view, kCounts> kCountNames{"http_connect
                                                                    "http_sockets_shed",
                                                                    "http_large_uploads",
                                                                    "http_large_downloads",
-                                                                   "http_refused_bodies_memory"};
+                                                                   "http_refused_bodies_memory",
+                                                                   "http_peer_calls",
+                                                                   "http_peer_calls_answered",
+                                                                   "http_peer_calls_not_sent",
+                                                                   "http_peer_calls_unknown",
+                                                                   "http_peer_calls_taken",
+                                                                   "http_peer_calls_refused"};
 
 class Counters {
 public:

@@ -19,9 +19,7 @@ constexpr std::array<std::string_view, 9> kHopByHop{"connection",
                                                     "trailer",
                                                     "transfer-encoding",
                                                     "upgrade"};
-constexpr std::array<std::string_view, 2> kReserved{"x-wasmkeep-forwarded",
-                                                    "x-wasmkeep-alarm-handoff"};
-constexpr std::string_view kReservedPrefix = "x-holdfast-";
+constexpr std::array<std::string_view, 2> kReservedPrefixes{"x-wasmkeep-", "x-holdfast-"};
 // The subprotocol is no such field: the actor chooses it.
 constexpr std::array<std::string_view, 4> kOfHandshake{"sec-websocket-accept",
                                                        "sec-websocket-extensions",
@@ -56,8 +54,10 @@ bool is_hop_by_hop(std::string_view name) {
 }
 
 bool is_reserved(std::string_view name) {
-    return name.starts_with(kReservedPrefix) ||
-           std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
+    return std::any_of(
+        kReservedPrefixes.begin(), kReservedPrefixes.end(), [&](std::string_view prefix) {
+            return name.starts_with(prefix);
+        });
 }
 
 bool is_of_handshake(std::string_view name) {

@@ -13,6 +13,7 @@
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
+#include "abi/base/limits.hpp"
 #include "abi/base/unique_fd.hpp"
 
 namespace hf::gateway {
@@ -23,6 +24,8 @@ namespace {
 // large bodies of both ways.
 constexpr std::size_t kOtherDescriptors = 32 + 2 * kLargeBodiesMax;
 constexpr std::int64_t kNsPerMs = 1'000'000;
+// Of the descriptors at most the fourth part is kept for connections to other nodes.
+constexpr std::size_t kPeersShare = 4;
 
 template <class Handle>
 Gateway& owner(Handle* handle) {
@@ -41,8 +44,13 @@ Result<Settings> settings_of(const abi::Configure& configure) {
 void fit_descriptors(Settings& settings, sdk::Context& context) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    const std::size_t room =
-        limit.rlim_cur > kOtherDescriptors + 1 ? limit.rlim_cur - kOtherDescriptors : 1;
+    const std::size_t peers =
+        settings.peer_secret_file.empty()
+            ? 0
+            : std::min<std::size_t>(PeerClient::kPeersMax * settings.peer_connections,
+                                    limit.rlim_cur / kPeersShare);
+    const std::size_t others = kOtherDescriptors + peers;
+    const std::size_t room = limit.rlim_cur > others + 1 ? limit.rlim_cur - others : 1;
     if (room >= settings.connections_max) return;
     context.log(abi::LogLevel::Warn,
                 "connections_max = " + std::to_string(settings.connections_max) + " is more than " +
@@ -79,6 +87,20 @@ Result<std::string> read_pem(std::string_view setting,
     return text;
 }
 
+Result<std::string> secret_of(const Settings& settings, sdk::Context& context) {
+    if (settings.peer_secret_file.empty()) return std::string();
+    HF_ASSIGN(std::string text, read_pem("peer_secret_file", settings.peer_secret_file, context));
+    auto secret = read_secret(text);
+    ::explicit_bzero(text.data(), text.size());
+    return secret;
+}
+
+// The second socket is for other nodes alone, where there is one for them.
+DoorFor door_of(const Settings& settings, unsigned listener) {
+    if (settings.cluster_listen.empty()) return DoorFor::Everybody;
+    return listener == 1 ? DoorFor::Nodes : DoorFor::Clients;
+}
+
 Result<std::unique_ptr<TlsKeys>> tls_of(const Settings& settings, sdk::Context& context) {
     if (settings.tls_certificate.empty()) return std::unique_ptr<TlsKeys>();
     HF_ASSIGN(const std::string certificate,
@@ -104,22 +126,53 @@ sdk::Identity Gateway::identity() const {
 }
 
 Result<void> Gateway::configure(const abi::Configure& configure, sdk::Context& context) {
+    context_ = &context;
     HF_ASSIGN(Settings settings, settings_of(configure));
     fit_descriptors(settings, context);
     if (configure.listeners() == 0)
         return fail(Code::Invalid, "gateway-http was given no socket to listen on; set `listen`");
-    std::vector<int> sockets;
+    if (!settings.cluster_listen.empty() && configure.listeners() < 2)
+        return fail(Code::Invalid,
+                    "cluster_listen is set, and the supervisor passed no second socket for it");
+    std::vector<Listening> sockets;
     for (unsigned i = 0; i < configure.listeners(); ++i) {
         const std::string name = "listener" + std::to_string(i);
         const int fd = context.passed_fd(name);
         if (fd < 0)
             return fail(Code::NotFound, "the supervisor passed no descriptor named " + name);
-        sockets.push_back(fd);
+        sockets.push_back({fd, door_of(settings, i)});
     }
-    std::string tenant = configure.tenant() == nullptr ? std::string() : configure.tenant()->str();
+    PeerDoor::Facts facts;
+    HF_ASSIGN(facts.secret, secret_of(settings, context));
+    facts.node = context.node_id();
+    if (configure.tenant() != nullptr) facts.tenant = configure.tenant()->str();
+    if (configure.app() != nullptr) facts.app = configure.app()->str();
+    facts.started_ms = wall_ms();
     HF_ASSIGN(std::unique_ptr<TlsKeys> tls, tls_of(settings, context));
-    server_ = std::make_unique<Server>(loop_, settings, std::move(tenant), std::move(tls), context);
+    server_ = std::make_unique<Server>(loop_, settings, facts, std::move(tls), context);
+    if (!facts.secret.empty()) HF_TRY(open_peers(settings, facts, context));
     return server_->listen(sockets);
+}
+
+Result<void> Gateway::open_peers(const Settings& settings,
+                                 const PeerDoor::Facts& facts,
+                                 sdk::Context& context) {
+    PeerClient::Options options;
+    options.secret = facts.secret;
+    options.tenant = facts.tenant;
+    options.app = facts.app;
+    options.connections_max = settings.peer_connections;
+    options.connect_timeout_ms = settings.peer_connect_timeout_ms;
+    HF_ASSIGN(peers_,
+              PeerClient::create(
+                  std::move(options), server_->requests(), server_->counters(), context));
+    peers_poll_.data = this;
+    if (const int error = uv_poll_init(&loop_, &peers_poll_, peers_->fd()); error != 0)
+        return fail_errno(-error, "watching connections to other nodes");
+    (void)uv_poll_start(&peers_poll_, UV_READABLE, [](uv_poll_t* handle, int, int) {
+        owner(handle).peers_->step();
+    });
+    return {};
 }
 
 void Gateway::handle(const sdk::Message& message) {
@@ -128,6 +181,8 @@ void Gateway::handle(const sdk::Message& message) {
         case abi::Body::Queried:
         case abi::Body::SocketTaken:
             return server_->answer(message);
+        case abi::Body::PeerCall:
+            return call_peer(message);
         case abi::Body::SocketSend:
             return server_->socket_send(message.as<abi::SocketSend>());
         case abi::Body::CloseSocket:
@@ -135,6 +190,15 @@ void Gateway::handle(const sdk::Message& message) {
         default:
             return;
     }
+}
+
+void Gateway::call_peer(const sdk::Message& message) {
+    if (peers_ != nullptr) return peers_->call(message);
+    flatbuffers::FlatBufferBuilder& builder = context_->builder();
+    const auto text = builder.CreateString("this node has no peer_secret_file, and calls no others");
+    context_->reply(message.req_id,
+                    abi::CreatePeerReplied(
+                        builder, abi::PeerOutcome::NotSent, 0, abi::ReplyReason::Ok, 0, 0, 0, text));
 }
 
 void Gateway::batch_done() {

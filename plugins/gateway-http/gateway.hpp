@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "abi/sdk/plugin.hpp"
+#include "plugins/gateway-http/peer_client.hpp"
 #include "plugins/gateway-http/server.hpp"
 
 namespace hf::gateway {
@@ -26,6 +27,10 @@ public:
     bool shed_done() override;
 
 private:
+    Result<void> open_peers(const Settings& settings,
+                            const PeerDoor::Facts& facts,
+                            sdk::Context& context);
+    void call_peer(const sdk::Message& message);
     void before_block();
     void step();
 
@@ -38,7 +43,10 @@ private:
     bool more_ = false;  // the link has more, before_block said
     bool shedding_ = false;
     sdk::Driver* driver_ = nullptr;
+    sdk::Context* context_ = nullptr;
     std::unique_ptr<Server> server_;  // from configure on
+    uv_poll_t peers_poll_{};
+    std::unique_ptr<PeerClient> peers_;  // null: there is no secret
 };
 
 }  // namespace hf::gateway

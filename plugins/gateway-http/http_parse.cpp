@@ -115,8 +115,9 @@ struct FramingFields {
 
 class Reader final : public http::basic_parser<true> {
 public:
-    Reader(const Settings& settings, char* data, std::size_t size, Head& head)
-        : settings_(settings), data_(data), size_(size), head_(&head) {
+    // `body_max` may change until the head is done.
+    Reader(const std::uint64_t& body_max, char* data, std::size_t size, Head& head)
+        : body_max_(body_max), data_(data), size_(size), head_(&head) {
         // Our own scan has bounded the head already, and Beast's body limit counts a chunk's line anew each time it reads it;
         // its "no limit" refuses every Content-Length.
         header_limit(std::numeric_limits<std::uint32_t>::max());
@@ -206,7 +207,7 @@ private:
     void on_chunk_header_impl(std::uint64_t size, string_view, ErrorCode& ec) override {
         chunk_seen = true;
         chunk_remaining = size;
-        if (size > settings_.body_bytes_max - body_bytes) ec = http::error::body_limit;
+        if (size > body_max_ - body_bytes) ec = http::error::body_limit;
     }
 
     std::size_t on_chunk_body_impl(std::uint64_t remain, string_view body, ErrorCode&) override {
@@ -216,7 +217,7 @@ private:
 
     void on_finish_impl(ErrorCode&) override {}
 
-    const Settings& settings_;
+    const std::uint64_t& body_max_;
     char* data_;
     std::size_t size_;
     Head* head_;
@@ -235,9 +236,17 @@ bool ends_with_version(std::string_view line) {
 }  // namespace
 
 struct RequestParser::State {
-    explicit State(const Settings& given) : settings(given) {}
+    State(const Settings& given, const Allowance& extra) : settings(given), allowance(extra) {
+        allow(extra);
+    }
 
     const Settings& settings;
+    const Allowance allowance;
+    // The settings, and as long as nobody has said whose the request is, the allowance.
+    std::size_t header_max = 0;
+    std::size_t count_max = 0;
+    std::size_t target_max = 0;
+    std::uint64_t body_max = 0;
     std::optional<Reader> reader;
     Refusal refusal;
     bool led = false;         // an empty line before the request line was skipped
@@ -251,11 +260,35 @@ struct RequestParser::State {
         refusal = {status, reason, std::move(text)};
         return Parsed::Refused;
     }
+    void allow(const Allowance& extra) {
+        header_max = settings.header_bytes_max + extra.header_bytes;
+        count_max = settings.header_count_max + extra.header_count;
+        target_max = settings.target_bytes_max + extra.target_bytes;
+        body_max = std::max<std::uint64_t>(settings.body_bytes_max, extra.body_bytes_least);
+    }
     Parsed too_large() {
         return refuse(413,
                       "body_too_large",
                       "the body is larger than body_bytes_max = " +
                           std::to_string(settings.body_bytes_max) + " bytes");
+    }
+    Parsed target_too_long() {
+        return refuse(414,
+                      "target_too_long",
+                      "the request target is longer than target_bytes_max = " +
+                          std::to_string(settings.target_bytes_max) + " bytes");
+    }
+    Parsed header_too_large() {
+        return refuse(431,
+                      "header_too_large",
+                      "the header is larger than header_bytes_max = " +
+                          std::to_string(settings.header_bytes_max) + " bytes");
+    }
+    Parsed too_many_lines() {
+        return refuse(431,
+                      "header_too_large",
+                      "the request has more than header_count_max = " +
+                          std::to_string(settings.header_count_max) + " header lines");
     }
 
     Parsed scan(const char* data, std::size_t size);
@@ -271,16 +304,8 @@ Parsed RequestParser::State::scan(const char* data, std::size_t size) {
         const std::size_t end =
             found == nullptr ? size
                              : static_cast<std::size_t>(static_cast<const char*>(found) - data) + 1;
-        if (lines == 0 && end > settings.target_bytes_max + kRequestLineExtra)
-            return refuse(414,
-                          "target_too_long",
-                          "the request target is longer than target_bytes_max = " +
-                              std::to_string(settings.target_bytes_max) + " bytes");
-        if (lines != 0 && end - request_line > settings.header_bytes_max)
-            return refuse(431,
-                          "header_too_large",
-                          "the header is larger than header_bytes_max = " +
-                              std::to_string(settings.header_bytes_max) + " bytes");
+        if (lines == 0 && end > target_max + kRequestLineExtra) return target_too_long();
+        if (lines != 0 && end - request_line > header_max) return header_too_large();
         if (found == nullptr) {
             scanned = size;
             return Parsed::NeedMore;
@@ -291,11 +316,7 @@ Parsed RequestParser::State::scan(const char* data, std::size_t size) {
         if (lines == 0) request_line = end;
         if (lines != 0 && end - line_start == 2) return Parsed::Done;
         // The request line is no field.
-        if (lines > settings.header_count_max)
-            return refuse(431,
-                          "header_too_large",
-                          "the request has more than header_count_max = " +
-                              std::to_string(settings.header_count_max) + " header lines");
+        if (lines > count_max) return too_many_lines();
         ++lines;
         line_start = end;
     }
@@ -321,11 +342,7 @@ Parsed RequestParser::State::failed(const ErrorCode& ec, std::string_view reques
 
 Parsed RequestParser::State::gate(Head& head) {
     const FramingFields& framing = reader->framing;
-    if (head.target.size() > settings.target_bytes_max)
-        return refuse(414,
-                      "target_too_long",
-                      "the request target is longer than target_bytes_max = " +
-                          std::to_string(settings.target_bytes_max) + " bytes");
+    if (head.target.size() > target_max) return target_too_long();
     if (framing.hosts > 1 || (framing.hosts == 0 && head.http11))
         return refuse(400, "malformed", "the request needs exactly one Host field");
     if (!std::all_of(head.host.begin(), head.host.end(), is_host))
@@ -345,12 +362,12 @@ Parsed RequestParser::State::gate(Head& head) {
     head.has_body = framing.chunked || head.content_length.value_or(0) != 0;
     head.expect_continue = framing.expect_continue && head.http11 && head.has_body;
     head.keep_alive = reader->keep_alive();
-    if (head.content_length.value_or(0) > settings.body_bytes_max) return too_large();
+    if (head.content_length.value_or(0) > body_max) return too_large();
     return Parsed::Done;
 }
 
-RequestParser::RequestParser(const Settings& settings)
-    : state_(std::make_unique<State>(settings)) {}
+RequestParser::RequestParser(const Settings& settings, const Allowance& allowance)
+    : state_(std::make_unique<State>(settings, allowance)) {}
 RequestParser::~RequestParser() = default;
 RequestParser::RequestParser(RequestParser&&) noexcept = default;
 RequestParser& RequestParser::operator=(RequestParser&&) noexcept = default;
@@ -379,8 +396,8 @@ Parsed RequestParser::read_head(char* data, std::size_t size, std::size_t& consu
     head.content_length.reset();
     head.fields.clear();
     head.folded.clear();
-    head.folded.reserve(s.settings.header_bytes_max);
-    s.reader.emplace(s.settings, data, s.scanned, head);
+    head.folded.reserve(s.header_max);
+    s.reader.emplace(s.body_max, data, s.scanned, head);
     ErrorCode ec;
     const std::size_t used = s.feed(data, s.scanned, ec);
     if (ec) return s.failed(ec, {data, s.request_line});
@@ -390,6 +407,17 @@ Parsed RequestParser::read_head(char* data, std::size_t size, std::size_t& consu
     s.reader->head_done();
     s.reader->eager(true);
     consumed += used;
+    return Parsed::Done;
+}
+
+Parsed RequestParser::narrow(const Head& head) {
+    State& s = *state_;
+    s.allow({});
+    // The request line was counted, and is no field.
+    if (head.target.size() > s.target_max) return s.target_too_long();
+    if (s.scanned - s.request_line > s.header_max) return s.header_too_large();
+    if (s.lines > s.count_max + 1) return s.too_many_lines();
+    if (head.content_length.value_or(0) > s.body_max) return s.too_large();
     return Parsed::Done;
 }
 
@@ -412,12 +440,12 @@ Parsed RequestParser::read_body(const char* data,
         if (ec && ec != http::error::need_more) return s.failed(ec, {});
     }
     s.raw_body_bytes += consumed;
-    if (s.raw_body_bytes > kFramingFactor * s.settings.body_bytes_max + s.settings.header_bytes_max)
+    if (s.raw_body_bytes > kFramingFactor * s.body_max + s.header_max)
         return s.refuse(400, "malformed", "the chunks carry far more framing than body");
     if (reader.is_done()) return Parsed::Done;
     // What Beast left is a chunk's line or trailers, not whole yet. It would wait for ever for a line end it does not take.
     const std::string_view rest(data + consumed, size - consumed);
-    if (rest.size() > s.settings.header_bytes_max)
+    if (rest.size() > s.header_max)
         return s.refuse(431, "header_too_large", "a chunk's line or the trailers are too long");
     for (std::size_t at = rest.find('\n'); at != std::string_view::npos;
          at = rest.find('\n', at + 1)) {
@@ -435,7 +463,7 @@ std::size_t RequestParser::body_hint() const {
                                     ? reader.chunk_remaining
                                     : reader.content_length_remaining().value_or(0);
     return static_cast<std::size_t>(
-        std::min<std::uint64_t>(known, state_->settings.body_bytes_max));
+        std::min<std::uint64_t>(known, state_->body_max));
 }
 
 const Refusal& RequestParser::refusal() const {
@@ -447,6 +475,7 @@ void RequestParser::reset() {
     s.reader.reset();
     s.led = false;
     s.scanned = s.line_start = s.lines = s.request_line = s.raw_body_bytes = 0;
+    s.allow(s.allowance);
 }
 
 std::string_view status_phrase(std::uint16_t status) {

@@ -48,9 +48,23 @@ struct Head {
 
 enum class Parsed : std::uint8_t { NeedMore, Done, Refused };
 
+// What a call of another node may take beyond what a client's request may: a passed-on request is a whole one of a client of
+// that node, and what nodes say to each other comes on top. A chain of 16 units is 6.3 KiB, the rest below 2 KiB.
+struct Allowance {
+    std::size_t header_bytes = 0;
+    std::size_t header_count = 0;
+    std::size_t target_bytes = 0;  // a name may be spelled longer than its client did
+    std::size_t body_bytes_least = 0;
+};
+inline constexpr Allowance kForNodes{std::size_t{8} * 1024,
+                                     24,
+                                     kUnitBytesMax + 64,
+                                     kPayloadBytesMax + kHeaderBytesMax};
+
 class RequestParser {
 public:
-    explicit RequestParser(const Settings& settings);
+    // `allowance` is on top of the settings, until narrow().
+    explicit RequestParser(const Settings& settings, const Allowance& allowance = {});
     ~RequestParser();
     RequestParser(RequestParser&&) noexcept;
     RequestParser& operator=(RequestParser&&) noexcept;
@@ -58,6 +72,8 @@ public:
     // `data` starts where the last call said that it stopped consuming. NeedMore: come back with all that was not consumed
     // and more behind it. Done: the head is complete, `consumed` bytes of it may go once its views are not needed.
     Parsed read_head(char* data, std::size_t size, std::size_t& consumed, Head& head);
+    // After read_head was Done: the request is a client's, and gets no allowance. Done, or Refused as read_head would have.
+    Parsed narrow(const Head& head);
     // After Done with has_body. Appends what belongs to the body to `sink` (null: thrown away).
     Parsed read_body(const char* data, std::size_t size, std::size_t& consumed, Bytes* sink);
     // Bytes that the body still needs as far as is known; a hint for the size of the next read.

@@ -350,4 +350,42 @@ TEST_CASE("statuses have the standard's phrases") {
     CHECK(status_phrase(299).empty());
 }
 
+TEST_CASE("what a node may send beyond a client is taken back from a client") {
+    const Settings settings;
+    const auto ends = [&](std::string_view target, std::string_view fields, bool narrow) {
+        RequestParser parser(settings, kForNodes);
+        Head head;
+        std::string bytes = "POST /" + std::string(target) + " HTTP/1.1\r\nHost: h\r\n" + std::string(fields) + "\r\n";
+        std::size_t consumed = 0;
+        if (parser.read_head(bytes.data(), bytes.size(), consumed, head) == Parsed::Refused)
+            return parser.refusal().status;
+        if (narrow && parser.narrow(head) == Parsed::Refused) return parser.refusal().status;
+        return std::uint16_t{200};
+    };
+    const auto lines = [](std::size_t count) {
+        std::string out;
+        for (std::size_t i = 0; i < count; ++i) out += "x: 1\r\n";
+        return out;
+    };
+    const auto length = [](std::size_t bytes) { return "Content-Length: " + std::to_string(bytes) + "\r\n"; };
+    // Host counts, too.
+    CHECK(ends("", lines(99), true) == 200);
+    CHECK(ends("", lines(100), false) == 200);
+    CHECK(ends("", lines(100), true) == 431);
+    CHECK(ends("", lines(124), false) == 431);
+    const std::size_t rest = std::string_view("Host: h\r\nx: \r\n\r\n").size();
+    const auto field = [](std::size_t bytes) { return "x: " + std::string(bytes, 'x') + "\r\n"; };
+    CHECK(ends("", field(kHeaderBytesMax - rest), true) == 200);
+    CHECK(ends("", field(kHeaderBytesMax - rest + 1), false) == 200);
+    CHECK(ends("", field(kHeaderBytesMax - rest + 1), true) == 431);
+    CHECK(ends("", field(kHeaderBytesMax + kForNodes.header_bytes), false) == 431);
+    CHECK(ends(std::string(8191, 'p'), "", true) == 200);
+    CHECK(ends(std::string(8192, 'p'), "", false) == 200);
+    CHECK(ends(std::string(8192, 'p'), "", true) == 414);
+    CHECK(ends("", length(kPayloadBytesMax), true) == 200);
+    CHECK(ends("", length(kPayloadBytesMax + 1), false) == 200);
+    CHECK(ends("", length(kPayloadBytesMax + 1), true) == 413);
+    CHECK(ends("", length(kForNodes.body_bytes_least + 1), false) == 413);
+}
+
 }  // namespace hf::gateway

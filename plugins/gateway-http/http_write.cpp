@@ -57,6 +57,7 @@ void put_status(Bytes& out, std::uint16_t status) {
 }
 
 void put_connection(Bytes& out, const Framing& framing, bool upgrade = false) {
+    put(out, framing.lines);
     if (upgrade)
         put(out, framing.keep_alive ? "Connection: upgrade\r\n" : "Connection: close, upgrade\r\n");
     else if (!framing.keep_alive)
@@ -85,14 +86,6 @@ bool is_length(std::string_view value) {
     return std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-bool is_value(std::string_view value) {
-    for (const char c : value) {
-        const auto byte = static_cast<unsigned char>(c);
-        if ((byte < 0x20 && byte != '\t') || byte == 0x7F) return false;
-    }
-    return true;
-}
-
 // `name` in lower case, in `buffer`. Names longer than any we look for keep their first letters, and match nothing.
 std::string_view lowered(std::string_view name, std::array<char, 32>& buffer) {
     const std::size_t size = std::min(name.size(), buffer.size());
@@ -114,7 +107,8 @@ bool put_fields(Bytes& out, BytesView headers, bool take_length, FieldsSeen& see
     while (!reader.done()) {
         std::string_view name;
         std::string_view value;
-        if (!reader.field(name) || !reader.field(value) || !is_field_name(name) || !is_value(value))
+        if (!reader.field(name) || !reader.field(value) || !is_field_name(name) ||
+            !is_field_value(value))
             return false;
         std::array<char, 32> buffer{};
         const std::string_view lower = lowered(name, buffer);
@@ -142,6 +136,14 @@ bool is_field_name(std::string_view name) {
             (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
         if (!plain && std::string_view("!#$%&'*+-.^_`|~").find(c) == std::string_view::npos)
             return false;
+    }
+    return true;
+}
+
+bool is_field_value(std::string_view value) {
+    for (const char c : value) {
+        const auto byte = static_cast<unsigned char>(c);
+        if ((byte < 0x20 && byte != '\t') || byte == 0x7F) return false;
     }
     return true;
 }
@@ -190,7 +192,7 @@ void write_page(Bytes& out,
     put(out, kServerLine);
     put(out, date_line());
     put(out, "Content-Type: ");
-    put(out, content_type.empty() || !is_value(content_type) ? kPlain : content_type);
+    put(out, content_type.empty() || !is_field_value(content_type) ? kPlain : content_type);
     put(out, "\r\nCache-Control: no-store\r\n");
     put_connection(out, framing);
     put_body(out, framing, status, body);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "abi/base/bytes.hpp"
+#include "envelope_generated.h"
 
 namespace hf::gateway {
 
@@ -15,6 +17,9 @@ struct Framing {
     bool http11 = true;      // of the request
     bool keep_alive = true;  // the connection goes on after this answer
     bool durable = false;    // the request said `Prefer: respond-async`
+    // Another node asked, this: its answer says besides what became of it (peer_answer.hpp).
+    std::optional<abi::PeerAsk> peer = std::nullopt;
+    std::string_view lines = {};  // whole header lines that are added
 };
 
 // An answer of the gateway itself.
@@ -25,6 +30,7 @@ struct LocalAnswer {
     std::uint32_t retry_after_s = 0;  // 0: no such field
     std::string_view allow = {};      // empty: no such field
     std::string_view version = {};    // Sec-WebSocket-Version, for 426; empty: no such field
+    bool refused = false;             // a call of another node that is not let in, `text` says why
 };
 
 // One JSON object {"error": text, "reason": reason}; for 204 nothing.
@@ -58,5 +64,7 @@ void write_continue(Bytes& out);
 
 // True for a token, which is what a field's name and a subprotocol are.
 [[nodiscard]] bool is_field_name(std::string_view name);
+// True for what may stand behind it.
+[[nodiscard]] bool is_field_value(std::string_view value);
 
 }  // namespace hf::gateway

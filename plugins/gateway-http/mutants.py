@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Broken variants of what a WebSocket and a large body may rely on, each of which a case of the process tests must catch.
+"""Broken variants of what WebSockets, large bodies and calls between nodes rely on, each of which a case of the process tests must
+catch.
 
   mutants.py list                      names, one a line
   mutants.py file NAME                 the file it changes
@@ -75,6 +76,62 @@ MUTANTS = {
         "a large answer is read before its client takes it", "connection_end.cpp",
         "std::min<std::uint64_t>(kPieceBytes, download.bytes - download.at)", "download.bytes - download.at",
         "neither way is a body kept*"),
+    "any-signature": (
+        "a call need not be signed by who knows the secret", "peer_door.cpp",
+        "if (claim.twice_ || !is_signature(claim.signature_, facts_.secret, text))", "if (claim.twice_)",
+        "the_call_is_not_as_it_was_signed"),
+    "any-header": (
+        "a client's header may be changed on the way", "peer_door.cpp",
+        "if (!facts.fields_sha256.empty() && facts.fields_sha256 != claim.fields_sha256_)", "if (false)",
+        "the_call_is_not_as_it_was_signed"),
+    "any-target": (
+        "a call for another node is taken", "peer_door.cpp",
+        "if (facts.target != facts_.node)", "if (false)",
+        "the_call_is_for_somebody_else*"),
+    "any-app": (
+        "a call for another app is taken", "peer_door.cpp",
+        "if (facts.tenant != facts_.tenant || facts.app != facts_.app)", "if (facts.tenant != facts_.tenant)",
+        "the_call_is_for_somebody_else*"),
+    "any-time": (
+        "a call of whatever time is taken", "peer_door.cpp",
+        "if (skew > kSkewMs)", "if (false)",
+        "the_call_is_for_somebody_else*"),
+    "before-the-start": (
+        "a call that an earlier process may have taken is taken", "peer_door.cpp",
+        "if (facts.time_ms < facts_.started_ms)", "if (false)",
+        "the_call_is_for_somebody_else*"),
+    "used-again": (
+        "a call is taken as often as it comes", "peer_door.cpp",
+        "switch (used_.use(facts.once, now_ns)) {", "switch (OnceTable::Seen::First) {",
+        "the_call_comes_again"),
+    "nodes-at-the-front": (
+        "calls are taken where clients come, beside a socket for nodes", "peer_door.cpp",
+        "if (claims && door == DoorFor::Clients)", "if (false)",
+        "with a socket for nodes*"),
+    "clients-at-the-back": (
+        "the socket for nodes takes clients", "peer_door.cpp",
+        "if (!claims && door == DoorFor::Nodes)", "if (false)",
+        "with a socket for nodes*"),
+    "claims-pass": (
+        "a client's fields of nodes reach the actor", "event.cpp",
+        '{"x-wasmkeep-", "x-holdfast-"}', '{"x-wasmkeep-forwarded", "x-holdfast-"}',
+        "a client claims to be a node"),
+    "room-for-all": (
+        "a client gets the room that nodes need", "connection_peer.cpp",
+        "} else if (parser_.narrow(head) == Parsed::Refused) {", "} else if (false) {",
+        "a client gets no more room*"),
+    "sent-twice": (
+        "a call that may have been read is sent again", "peer_client.cpp",
+        "    out.once = true;\n", "",
+        "peer_closes_a_kept_connection_under_a_call"),
+    "sent-is-not-sent": (
+        "a call that was sent is said not to be", "peer_client.cpp",
+        "} else if (!answer.sent) {", "} else if (true) {",
+        "peer_breaks_after_the_call_was_sent"),
+    "no-deadline": (
+        "a call waits longer than its deadline", "peer_client.cpp",
+        "    call.timer = loop_->after(left_ms, [this, id] { time_is_up(id); });\n", "",
+        "peer_is_slower_than_the_deadline"),
 }
 
 

@@ -18,6 +18,27 @@ constexpr std::size_t kSpareMax = 16;
 constexpr std::size_t kRequestExtra = kUnitBytesMax + 64 + 512;
 static_assert(kEventBytesMax + kRequestExtra < kRecordBytesMax, "a request always fits a record");
 
+flatbuffers::Offset<abi::PeerOrigin> table_of(flatbuffers::FlatBufferBuilder& builder,
+                                              const Origin& origin) {
+    const auto node = builder.CreateString(origin.node);
+    const auto chain = origin.chain.empty()
+                           ? flatbuffers::Offset<
+                                 flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>>()
+                           : builder.CreateVectorOfStrings(origin.chain);
+    const auto source = origin.source.empty() ? flatbuffers::Offset<flatbuffers::String>()
+                                              : builder.CreateString(origin.source);
+    return abi::CreatePeerOrigin(builder,
+                                 node,
+                                 origin.ask,
+                                 chain,
+                                 source,
+                                 origin.n,
+                                 origin.http,
+                                 origin.last,
+                                 origin.due_ms,
+                                 origin.nonce);
+}
+
 }  // namespace
 
 bool is_accepted(const abi::Reply& reply) {
@@ -88,6 +109,7 @@ void Requests::drop_draft(std::unique_ptr<Draft> draft) {
     draft->event.clear();
     draft->page = {};
     draft->durable = false;
+    draft->origin.reset();
     spare_.push_back(std::move(draft));
 }
 
@@ -126,12 +148,20 @@ Result<std::uint64_t> Requests::send(const Draft& draft) {
             abi::CreateSocketOpened(builder, draft.socket, class_name, name, event, client),
             draft.deadline_ns);
     const std::uint64_t bytes = draft.upload.bytes;
+    const auto origin = draft.origin ? table_of(builder, *draft.origin)
+                                     : flatbuffers::Offset<abi::PeerOrigin>();
     const std::uint64_t token =
         draft.upload.reserved != 0 ? context_.carry(draft.upload.file.get(), bytes) : 0;
-    return context_.request(
-        abi::CreateRequest(
-            builder, class_name, name, event, client, draft.durable, token, token == 0 ? 0 : bytes),
-        draft.deadline_ns);
+    return context_.request(abi::CreateRequest(builder,
+                                               class_name,
+                                               name,
+                                               event,
+                                               client,
+                                               draft.durable,
+                                               token,
+                                               token == 0 ? 0 : bytes,
+                                               origin),
+                            draft.deadline_ns);
 }
 
 void Requests::sent(Asker* asker, Draft& draft, std::uint64_t id) {
@@ -154,6 +184,7 @@ void Requests::ask(Asker& asker, Draft& draft) {
             sent(&asker, draft, id.value());
             draft.page = {};
             draft.durable = false;
+            draft.origin.reset();
             return;
         }
     }

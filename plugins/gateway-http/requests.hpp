@@ -9,15 +9,18 @@
 #include <deque>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "abi/base/bytes.hpp"
 #include "abi/base/check.hpp"
 #include "abi/base/unique_fd.hpp"
 #include "abi/sdk/plugin.hpp"
+#include "plugins/gateway-http/peer_text.hpp"
 
 namespace hf::gateway {
 
@@ -62,6 +65,7 @@ struct Draft {
     std::string name;
     std::string client;
     bool durable = false;
+    std::optional<Origin> origin;  // Request: the node that asks
     std::string_view page;     // a literal
     std::uint64_t socket = 0;  // its number, for Socket...; BodyReleased: the request's
     bool binary = false;
@@ -113,6 +117,8 @@ public:
     }
     // Makes room for an upload of `bytes` in all, and its file. Empty, or the sentence for its client why there is none.
     [[nodiscard]] std::string_view grow(Upload& upload, std::uint64_t bytes);
+    // An upload that is not asked with.
+    void drop(Upload& upload) { give_back_upload(std::exchange(upload, {}).reserved); }
     // Everything was said.
     [[nodiscard]] bool owes_nothing() const { return queue_.empty(); }
 

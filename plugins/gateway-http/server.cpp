@@ -30,16 +30,17 @@ constexpr std::int64_t kNsPerMs = 1'000'000;
 
 Server::Server(uv_loop_t& loop,
                const Settings& settings,
-               std::string tenant,
+               PeerDoor::Facts facts,
                std::unique_ptr<TlsKeys> tls,
                sdk::Context& context)
     : loop_(loop),
       settings_(settings),
-      tenant_(std::move(tenant)),
+      tenant_(facts.tenant),
       tls_(std::move(tls)),
       context_(context),
       requests_(
-          settings.requests_open_max, settings.sockets_max, settings.bodies_memory_max, context) {
+          settings.requests_open_max, settings.sockets_max, settings.bodies_memory_max, context),
+      peers_(std::move(facts)) {
     deadlines_.set_length(Wait::Idle, settings.idle_timeout_ms);
     deadlines_.set_length(Wait::Head, settings.header_timeout_ms);
     deadlines_.set_length(Wait::Body, body_look_ms(settings));
@@ -56,13 +57,14 @@ Server::Server(uv_loop_t& loop,
     timer_.data = this;
 }
 
-Result<void> Server::listen(const std::vector<int>& sockets) {
-    for (const int fd : sockets) {
+Result<void> Server::listen(const std::vector<Listening>& sockets) {
+    for (const auto& [fd, door] : sockets) {
         const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
         if (own < 0) return fail_errno(errno, "cannot duplicate a listening socket");
         listeners_.push_back(std::make_unique<Listener>());
         Listener& listener = *listeners_.back();
         listener.server = this;
+        listener.door = door;
         listener.tcp.data = &listener;
         (void)uv_tcp_init(&loop_, &listener.tcp);
         // SAFETY: libuv's handles are cast to their base by design.
@@ -89,7 +91,7 @@ void Server::on_connection(Listener& listener, int status) {
             static_cast<Connection*>(oldest)->close();
     }
     const bool room = connections_.size() < settings_.connections_max;
-    auto* const connection = new Connection(*this);  // deleted in closed()
+    auto* const connection = new Connection(*this, listener.door);  // deleted in closed()
     connection->index = connections_.size();
     connections_.push_back(connection);
     counters_.add(Count::ConnectionsOpened);

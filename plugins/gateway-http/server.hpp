@@ -18,6 +18,7 @@
 #include "plugins/gateway-http/counters.hpp"
 #include "plugins/gateway-http/deadlines.hpp"
 #include "plugins/gateway-http/event.hpp"
+#include "plugins/gateway-http/peer_door.hpp"
 #include "plugins/gateway-http/requests.hpp"
 #include "plugins/gateway-http/route.hpp"
 #include "plugins/gateway-http/settings.hpp"
@@ -28,12 +29,18 @@ namespace hf::gateway {
 // The largest piece taken from a socket at once; all connections share the one buffer.
 inline constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 
+// A socket to listen on.
+struct Listening {
+    int fd;
+    DoorFor door = DoorFor::Everybody;
+};
+
 class Server {
 public:
-    // `tls`: null for plain connections.
+    // `tls`: null for plain connections. Other nodes' are plain.
     Server(uv_loop_t& loop,
            const Settings& settings,
-           std::string tenant,
+           PeerDoor::Facts facts,
            std::unique_ptr<TlsKeys> tls,
            sdk::Context& context);
     Server(const Server&) = delete;
@@ -41,7 +48,7 @@ public:
 
     // Listens on the given sockets, which stay the caller's: each is duplicated, and never shut down, because other
     // processes share it.
-    Result<void> listen(const std::vector<int>& sockets);
+    Result<void> listen(const std::vector<Listening>& sockets);
 
     // Reply, Queried or SocketTaken.
     void answer(const sdk::Message& message);
@@ -68,6 +75,7 @@ public:
     [[nodiscard]] const std::string& tenant() const { return tenant_; }
     [[nodiscard]] const TlsKeys* tls() const { return tls_.get(); }
     [[nodiscard]] Requests& requests() { return requests_; }
+    [[nodiscard]] PeerDoor& peers() { return peers_; }
     [[nodiscard]] Deadlines& deadlines() { return deadlines_; }
     [[nodiscard]] Counters& counters() { return counters_; }
     [[nodiscard]] Head& head() { return head_; }
@@ -91,6 +99,7 @@ private:
     struct Listener {
         uv_tcp_t tcp{};
         Server* server = nullptr;
+        DoorFor door = DoorFor::Everybody;
     };
 
     void on_connection(Listener& listener, int status);
@@ -106,6 +115,7 @@ private:
     std::unique_ptr<TlsKeys> tls_;
     sdk::Context& context_;
     Requests requests_;
+    PeerDoor peers_;
     Deadlines deadlines_;
     Counters counters_;
     // Scratch: what one call needs and no longer.

@@ -24,7 +24,7 @@ constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 
 // Least values are what one plain request of a browser needs; most values are what a record, a process's descriptors or
 // patience allow.
-constexpr std::array<Known, 21> kKnown{{
+constexpr std::array<Known, 23> kKnown{{
     {"header_bytes_max", &Settings::header_bytes_max, nullptr, 256, kHeaderBytesMax},
     {"header_count_max", &Settings::header_count_max, nullptr, 1, 1000},
     {"body_bytes_max", &Settings::body_bytes_max, nullptr, 0, kLargeBodyBytesMax},
@@ -46,6 +46,8 @@ constexpr std::array<Known, 21> kKnown{{
     {"pong_timeout", nullptr, &Settings::pong_timeout_ms, 10, kDayMs},
     {"close_timeout", nullptr, &Settings::close_timeout_ms, 10, kDayMs},
     {"bodies_memory_max", &Settings::bodies_memory_max, nullptr, kMiB, 64 * kGiB},
+    {"peer_connections", &Settings::peer_connections, nullptr, 1, 1024},
+    {"peer_connect_timeout", nullptr, &Settings::peer_connect_timeout_ms, 10, 60'000},
 }};
 
 // Text, taken as it is.
@@ -53,8 +55,10 @@ struct KnownText {
     std::string_view name;
     std::string Settings::*text;
 };
-constexpr std::array<KnownText, 2> kKnownTexts{
-    {{"tls_certificate", &Settings::tls_certificate}, {"tls_key", &Settings::tls_key}}};
+constexpr std::array<KnownText, 4> kKnownTexts{{{"tls_certificate", &Settings::tls_certificate},
+                                                {"tls_key", &Settings::tls_key},
+                                                {"peer_secret_file", &Settings::peer_secret_file},
+                                                {"cluster_listen", &Settings::cluster_listen}}};
 
 std::string known_names() {
     std::string names;
@@ -98,7 +102,32 @@ Result<Settings> read_settings(
     for (const auto& [name, text] : given) HF_TRY(read_one(settings, name, text));
     if (settings.tls_certificate.empty() != settings.tls_key.empty())
         return fail(Code::Invalid, "tls_certificate and tls_key are set together or not at all");
+    if (!settings.cluster_listen.empty() && settings.peer_secret_file.empty())
+        return fail(Code::Invalid,
+                    "cluster_listen needs peer_secret_file: without it this node takes no calls from "
+                    "others");
+    // Calls between nodes are signed, not encrypted: where clients speak TLS, nodes need a socket that does not.
+    if (!settings.peer_secret_file.empty() && settings.cluster_listen.empty() &&
+        !settings.tls_certificate.empty())
+        return fail(Code::Invalid,
+                    "with tls_certificate and peer_secret_file, cluster_listen is needed: calls "
+                    "between nodes speak plain HTTP, and listen speaks TLS");
     return settings;
+}
+
+Result<std::string> read_secret(std::string_view text) {
+    constexpr std::string_view kBlank = " \t\r\n";
+    const std::size_t first = text.find_first_not_of(kBlank);
+    if (first == std::string_view::npos)
+        text = {};
+    else
+        text = text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+    if (text.size() < kSecretBytesMin || text.size() > kSecretBytesMax)
+        return fail(Code::Invalid,
+                    "peer_secret_file holds " + std::to_string(text.size()) +
+                        " bytes; a secret of 32 to 4096 is allowed, for instance from `openssl rand "
+                        "-hex 32`");
+    return std::string(text);
 }
 
 }  // namespace hf::gateway

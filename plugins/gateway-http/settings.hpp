@@ -54,7 +54,23 @@ struct Settings {
     // Files in PEM; both or neither. The supervisor may pass them as descriptors of these names, else they are opened here.
     std::string tls_certificate = {};
     std::string tls_key = {};
+    // Calls between nodes: the file with the cluster's secret, passed or opened as those; empty: none out and none in.
+    std::string peer_secret_file = {};
+    // The address of the second socket, which takes calls of other nodes and nothing else; empty: there is none, and they come
+    // where clients do.
+    std::string cluster_listen = {};
+    // Connections to one other node. Each carries one call at a time; what is beyond waits.
+    std::size_t peer_connections = 16;
+    // Nodes of a cluster are near each other; a call that was not sent may be tried at once.
+    std::int64_t peer_connect_timeout_ms = 1'000;
 };
+
+// The secret is 32 bytes at least, as many as a digest has, and what nobody types by hand at most.
+inline constexpr std::size_t kSecretBytesMin = 32;
+inline constexpr std::size_t kSecretBytesMax = 4096;
+// `text` without the blanks and line ends around it. A failure says what is wrong with it, and nothing of it.
+[[nodiscard]] Result<std::string> read_secret(std::string_view text);
+
 
 // How often a body's progress is looked at: long enough for a network that stalls for some seconds.
 [[nodiscard]] inline std::int64_t body_look_ms(const Settings& settings) {

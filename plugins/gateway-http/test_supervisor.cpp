@@ -36,6 +36,25 @@ BytesView view_of(const flatbuffers::Vector<std::uint8_t>& bytes) {
     return {bytes.data(), bytes.size()};
 }
 
+// `port` 0: the system chooses, and it is told.
+UniqueFd listen_on(std::uint16_t& port) {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int one = 1;
+    (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    // SAFETY: the socket calls take any address by its common head.
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    HF_CHECK(::bind(fd.get(), generic, size) == 0 && ::listen(fd.get(), 4096) == 0 &&
+                 ::getsockname(fd.get(), generic, &size) == 0,
+             "a test needs a loopback port");
+    port = ntohs(address.sin_port);
+    return fd;
+}
+
 }  // namespace
 
 Bytes one_header(std::string_view name, std::string_view value) {
@@ -66,26 +85,19 @@ std::string describe_event(BytesView event, std::string_view& body) {
 
 TestSupervisor::TestSupervisor(const Options& options) : options_(options) {
     if (const char* const other = std::getenv("HOLDFAST_TEST_GATEWAY")) options_.binary = other;
-    listener_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     bell_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    const int one = 1;
-    (void)::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(options.port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    // SAFETY: the socket calls take any address by its common head.
-    auto* const generic = reinterpret_cast<sockaddr*>(&address);
-    HF_CHECK(::bind(listener_.get(), generic, size) == 0 && ::listen(listener_.get(), 4096) == 0 &&
-                 ::getsockname(listener_.get(), generic, &size) == 0,
-             "a test needs a loopback port");
-    port_ = ntohs(address.sin_port);
+    port_ = options.port;
+    listener_ = listen_on(port_);
+    std::vector<std::pair<std::string, int>> passed{{"listener0", listener_.get()}};
+    if (options.second_listener) {
+        cluster_listener_ = listen_on(cluster_port_);
+        passed.emplace_back("listener1", cluster_listener_.get());
+    }
     auto created = port::Channel::create(pool_, options.sizes, kGeneration, abi::Kind::Gateway);
     HF_CHECK(created.ok(), "a test needs a link");
     channel_ = std::move(created).value();
     child_ = rig::Child(options_.binary, {"--kind", "gateway"}, channel_->take_plugin_end());
-    HF_CHECK(channel_->attach({{"listener0", listener_.get()}}).ok(), "a test needs a link");
+    HF_CHECK(channel_->attach(passed).ok(), "a test needs a link");
     thread_ = std::thread([this] { run(); });
     wait_until([this](const Seen&) { return ready_ || !error_.empty(); });
 }
@@ -132,15 +144,17 @@ void TestSupervisor::run() {
 void TestSupervisor::handle(const port::Received& received) {
     if (received.type == abi::Body::Greet) {
         auto& fbb = channel_->builder();
-        channel_->notify(abi::CreateWelcome(fbb, 0, kGeneration, fbb.CreateString("test-node")));
+        channel_->notify(abi::CreateWelcome(fbb, 0, kGeneration, fbb.CreateString(options_.node)));
         auto& again = channel_->builder();
         std::vector<flatbuffers::Offset<abi::Setting>> settings;
         for (const auto& [key, value] : options_.settings)
             settings.push_back(abi::CreateSettingDirect(again, key.c_str(), value.c_str()));
         const auto list = again.CreateVector(settings);
         const auto tenant = again.CreateString("default");
+        const auto app = again.CreateString("app");
+        const std::uint16_t listeners = options_.second_listener ? 2 : 1;
         channel_->request(
-            kConfigureId, abi::CreateConfigure(again, 0, list, 42, tenant, 0, 0, 1), 0, 0);
+            kConfigureId, abi::CreateConfigure(again, 0, list, 42, tenant, app, 0, listeners), 0, 0);
         return;
     }
     if (received.type == abi::Body::Request) {
@@ -150,6 +164,8 @@ void TestSupervisor::handle(const port::Received& received) {
             seen_.deadline_ns = received.deadline_ns;
             seen_.durable = received.as<abi::Request>().durable();
             if (received.attached) seen_.bodies.push_back(received.attached->bytes());
+            if (const auto* origin = received.as<abi::Request>().origin(); origin != nullptr)
+                seen_.origins.push_back(describe_origin(*origin));
         }
         return handle_request(received.req_id, received.as<abi::Request>(), received.attached);
     }
@@ -159,6 +175,7 @@ void TestSupervisor::handle(const port::Received& received) {
         return handle_message(received.req_id, received.as<abi::SocketMessage>());
     if (received.type == abi::Body::SocketClosed)
         return handle_closed(received.as<abi::SocketClosed>());
+    if (received.type == abi::Body::PeerReplied) return handle_peer_replied(received);
     const std::lock_guard lock(mutex_);
     switch (received.type) {
         case abi::Body::Ready: {
@@ -221,6 +238,10 @@ void TestSupervisor::handle_request(std::uint64_t id,
                                     const abi::Request& request,
                                     const std::shared_ptr<const port::SealedBody>& attached) {
     const std::string class_name = request.class_name()->str();
+    // Such an event is no HTTP.
+    if (const auto* origin = request.origin();
+        origin != nullptr && origin->ask() != abi::PeerAsk::Request && class_name == "echo")
+        return reply(id, 0, {}, view_of(*request.event()));
     if (class_name == "body" && attached) return reply_large(id, attached);
     if (class_name == "large") {
         const auto bytes = static_cast<std::size_t>(std::atoll(request.name()->c_str()));

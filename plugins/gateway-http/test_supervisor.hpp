@@ -46,6 +46,8 @@ inline char pattern(std::uint64_t i) {
 }
 // An event as "method url|name=value...|body"; `body` views into it.
 std::string describe_event(BytesView event, std::string_view& body);
+// "request of a", "message of a, source s, n 3, http, last" and so on.
+std::string describe_origin(const abi::PeerOrigin& origin);
 
 class TestSupervisor {
 public:
@@ -53,6 +55,8 @@ public:
         std::string binary;  // HOLDFAST_TEST_GATEWAY in the environment wins over it
         std::vector<std::pair<std::string, std::string>> settings;
         std::uint16_t port = 0;                          // 0: the system chooses
+        std::string node = "test-node";
+        bool second_listener = false;  // cluster_port()
         port::ChannelSizes sizes{4U << 20U, 4U << 20U};  // as the daemon gives a gateway
     };
     explicit TestSupervisor(const Options& options);
@@ -63,9 +67,39 @@ public:
     [[nodiscard]] bool ready() const { return ready_; }
     [[nodiscard]] const std::string& error() const { return error_; }  // of Ready, or of the link
     [[nodiscard]] std::uint16_t port() const { return port_; }
+    [[nodiscard]] std::uint16_t cluster_port() const { return cluster_port_; }
     [[nodiscard]] pid_t pid() const { return child_.pid(); }
     // What the process keeps in memory now.
     [[nodiscard]] std::uint64_t memory_kib() const;
+
+    // What is asked of another node by this one (test_peer.cpp).
+    struct PeerAsked {
+        std::string peer;
+        std::string target = "b";
+        std::string class_name = "echo";
+        std::string name = "n";
+        Bytes event = {};
+        abi::PeerAsk ask = abi::PeerAsk::Request;
+        std::vector<std::string> chain = {};
+        std::string source = {};
+        std::uint64_t n = 0;
+        bool http = false;
+        bool last = false;
+        std::int64_t due_ms = 0;
+        std::uint64_t nonce = 0;
+        std::int64_t within_ms = 10'000;
+        std::string large = {};  // the body, in a file
+    };
+    struct PeerSaid {
+        abi::PeerOutcome outcome = abi::PeerOutcome::Unknown;
+        unsigned status = 0;
+        abi::ReplyReason reason = abi::ReplyReason::Ok;
+        std::uint32_t retry_after_ms = 0;
+        std::map<std::string, std::string> headers;
+        std::string body;  // wherever it came
+        std::string text;
+        bool large = false;
+    };
 
     struct Closed {
         std::uint64_t connection = 0;
@@ -94,11 +128,18 @@ public:
         std::vector<std::string> heard;     // messages, and "c<code>" for closes, in order
         std::vector<std::uint64_t> bodies;  // sizes of large ones that came
         std::uint64_t released = 0;         // large answers that the gateway is done with
+        std::vector<std::string> origins;   // of requests that another node passed on, described
+        std::map<std::uint64_t, PeerSaid> said;  // answers to call_peer, by its number
     };
     [[nodiscard]] Seen seen();
     // Waits until `done`, looking whenever the thread has seen something; false when the time is up.
     bool wait_until(const std::function<bool(const Seen&)>& done,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
+
+    // Its number.
+    std::uint64_t call_peer(PeerAsked asked);
+    // The answer to it.
+    PeerSaid peer_said(std::uint64_t number);
 
     void release();  // answers everything held
     void take();     // takes every message that waits
@@ -115,6 +156,7 @@ private:
     void handle_request(std::uint64_t id,
                         const abi::Request& request,
                         const std::shared_ptr<const port::SealedBody>& attached);
+    void handle_peer_replied(const port::Received& received);
     void reply_large(std::uint64_t id, std::shared_ptr<const port::SealedBody> body);
     void handle_opened(std::uint64_t id, const abi::SocketOpened& opened);
     void handle_message(std::uint64_t id, const abi::SocketMessage& message);
@@ -133,8 +175,11 @@ private:
 
     Options options_;
     UniqueFd listener_;
+    UniqueFd cluster_listener_;
     UniqueFd bell_;  // wakes the thread for commands
     std::uint16_t port_ = 0;
+    std::uint16_t cluster_port_ = 0;
+    std::atomic<std::uint64_t> peer_calls_ = 0;
     port::SegmentPool pool_;
     std::unique_ptr<port::Channel> channel_;
     rig::Child child_;

@@ -8,13 +8,17 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/storage-s3/http.hpp"
+#include "plugins/http-client/http.hpp"
 #include "plugins/storage-s3/outcome.hpp"
 #include "plugins/storage-s3/settings.hpp"
 #include "plugins/storage-s3/sign.hpp"
 #include "plugins/storage-s3/xml.hpp"
 
 namespace hf::s3 {
+
+using web::Http;
+using web::HttpAnswer;
+using web::HttpRequest;
 
 inline constexpr std::string_view kWriteIdHeader = "x-amz-meta-holdfast-write-id";
 // Of an error or a head that we read ourselves; S3's errors are below 2 KiB.

@@ -1,7 +1,9 @@
 // Exchanges, the loop and what is certain about a request that was not answered.
-#include "plugins/storage-s3/http.hpp"
+#include "plugins/http-client/http.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "plugins/storage-s3/client.hpp"
 #include "plugins/storage-s3/testing/rig.hpp"
@@ -83,6 +85,70 @@ TEST_CASE("connections are kept, bounded and not shared by what was cancelled") 
     rig.http->cancel(first);
     CHECK(run(rig, get(store.endpoint() + "/bucket/k")).status == 404);
     CHECK_FALSE(called);
+    CHECK(rig.http->open() == 0);
+}
+
+TEST_CASE("a kept connection ends under a GET: it goes again, but for one that is to go once") {
+    for (const bool once : {false, true}) {
+        Store store;
+        Rig rig(store);
+        (void)rig.put({"k", "bytes", Condition::None, {}, {}});
+        store.script([](const Request&, std::uint64_t n) {
+            return std::pair{n == 2 ? Fate::DropBefore : Fate::Serve, 0};
+        });
+        CHECK(run(rig, get(store.endpoint() + "/bucket/k")).body == "bytes");
+        HttpRequest request = get(store.endpoint() + "/bucket/k");
+        request.once = once;
+        const HttpAnswer answer = run(rig, std::move(request));
+        CHECK(answer.answered == !once);
+        CHECK(answer.sent);
+        CHECK(store.requests() == (once ? 2 : 3));
+    }
+}
+
+TEST_CASE("bodies are files and pieces, the target is its own") {
+    Store store;
+    Rig rig(store);
+    const std::string bytes(300'000, 'b');
+    UniqueFd file(::memfd_create("hf-test", MFD_CLOEXEC));
+    REQUIRE(::write(file.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+    HttpRequest put = get(store.endpoint() + "/nowhere");
+    put.method = "PUT";
+    put.target = "/bucket/file";
+    put.body_fd = file.get();
+    put.body_bytes = bytes.size();
+    CHECK(run(rig, std::move(put)).status == 200);
+    CHECK(store.body_of("file") == bytes);
+    HttpRequest back = get(store.endpoint() + "/bucket/file");
+    back.answer_bytes_max = bytes.size();
+    std::string came;
+    back.on_body = [&](std::string_view piece) {
+        came += piece;
+        return true;
+    };
+    const HttpAnswer answer = run(rig, back);
+    CHECK(answer.answered);
+    CHECK(answer.body.empty());
+    CHECK(came == bytes);
+    back.on_body = [](std::string_view) { return false; };
+    CHECK_FALSE(run(rig, back).answered);
+    // A file that is shorter than it was said to be.
+    put = get(store.endpoint() + "/bucket/short");
+    put.method = "PUT";
+    put.body_fd = file.get();
+    put.body_bytes = bytes.size() + 1;
+    CHECK_FALSE(run(rig, std::move(put)).answered);
+}
+
+TEST_CASE("who cancels hears whether it may have been sent") {
+    Store store;
+    Rig rig(store, {{"connections_max", "1"}});
+    store.script([](const Request&, std::uint64_t) { return std::pair{Fate::Silent, 0}; });
+    const Http::Id first = rig.http->send(get(store.endpoint() + "/bucket/a"), [](HttpAnswer&) {});
+    const Http::Id second = rig.http->send(get(store.endpoint() + "/bucket/b"), [](HttpAnswer&) {});
+    REQUIRE(rig.until([&] { return store.requests() == 1; }));
+    CHECK_FALSE(rig.http->cancel(second));
+    CHECK(rig.http->cancel(first));
     CHECK(rig.http->open() == 0);
 }
 

@@ -9,11 +9,13 @@
 #include <set>
 #include <string>
 
+#include "plugins/http-client/loop.hpp"
 #include "plugins/storage-s3/backoff.hpp"
 #include "plugins/storage-s3/client.hpp"
-#include "plugins/storage-s3/loop.hpp"
 
 namespace hf::s3 {
+
+using web::Loop;
 
 struct Counts {
     std::uint64_t puts = 0, gets = 0, lists = 0, deletes = 0, refused = 0, unknown = 0;

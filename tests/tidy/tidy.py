@@ -21,7 +21,8 @@ MAY = {
     "agent/process": ["abi/base", "abi/layout"], "agent/port": ["abi", "agent/core"],
     "agent/daemon": ["abi", "agent"], "agent/main.cpp": ["abi", "agent"],
     "jail": ["abi/base", "abi/layout"], "cli": ["abi/base"],
-    "plugins/gateway-http": ["abi"], "plugins/storage-local": ["abi"], "plugins/storage-s3": ["abi"], "plugins/runtime-wasm": ["abi"],
+    "plugins/http-client": ["abi/base"], "plugins/gateway-http": ["abi", "plugins/http-client"], "plugins/storage-local": ["abi"],
+    "plugins/storage-s3": ["abi", "plugins/http-client"], "plugins/runtime-wasm": ["abi"],
     "plugins/scheduler": ["abi"], "guest": [], "examples": ["abi", "guest"], "tests": ["abi", "agent", "plugins", "jail", "cli"],
 }
 # Tests and benches beside the code, and test helpers of a room, may reach further.
@@ -34,7 +35,7 @@ LIBRARY_ROOMS = {
     r"<lmdb\.h>": ["plugins/storage-local", "agent/store"], r"<seccomp\.h>": ["jail", "abi/sdk/lockdown", "abi/layout/seccomp_filter.cpp"], r"<toml\+\+": ["agent/config"],
     r"<spdlog": ["agent/log"], r"<prometheus": ["agent/metrics"], r"[<\"]wabt": ["plugins/runtime-wasm"],
     r"<openssl/ssl": ["plugins/gateway-http/tls.cpp"],
-    r"<curl/": ["plugins/storage-s3/http.cpp"], r"<expat": ["plugins/storage-s3/xml.cpp"],
+    r"<curl/": ["plugins/http-client/http.cpp"], r"<expat": ["plugins/storage-s3/xml.cpp"],
     r"<wslay/": ["plugins/gateway-http/frames.cpp"], r"<CLI/": ["cli", "agent/main.cpp", "plugins/runtime-wasm/build"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -27,6 +27,7 @@ public:
         return inner_->passed_fd(name);
     }
     [[nodiscard]] std::uint64_t generation() const override { return inner_->generation(); }
+    [[nodiscard]] std::string_view node_id() const override { return inner_->node_id(); }
 
 protected:
     // Context's own senders are its alone: what the shipped plugins send goes out through its typed calls again.

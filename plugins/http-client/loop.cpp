@@ -1,4 +1,4 @@
-#include "plugins/storage-s3/loop.hpp"
+#include "plugins/http-client/loop.hpp"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -11,7 +11,7 @@
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
 
-namespace hf::s3 {
+namespace hf::web {
 namespace {
 
 constexpr std::int64_t kNsPerMs = 1'000'000;
@@ -120,4 +120,4 @@ void Loop::arm() {
     armed_ns_ = next;
 }
 
-}  // namespace hf::s3
+}  // namespace hf::web

@@ -12,7 +12,7 @@
 #include "abi/base/result.hpp"
 #include "abi/base/unique_fd.hpp"
 
-namespace hf::s3 {
+namespace hf::web {
 
 class Loop {
 public:
@@ -54,4 +54,4 @@ private:
     std::int64_t armed_ns_ = 0;  // 0: not armed
 };
 
-}  // namespace hf::s3
+}  // namespace hf::web

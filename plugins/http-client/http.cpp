@@ -1,17 +1,18 @@
-#include "plugins/storage-s3/http.hpp"
+#include "plugins/http-client/http.hpp"
 
 #include <curl/curl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <string_view>
+#include <cerrno>
 
 #include "abi/base/check.hpp"
 
-namespace hf::s3 {
+namespace hf::web {
 namespace {
 
-// Status line and headers; S3's are below 2 KiB.
+// Status line and headers; S3's are below 2 KiB, an actor's are 12 KiB at most.
 constexpr std::size_t kHeadBytesMax = std::size_t{32} * 1024;
 
 bool global_init() {
@@ -44,6 +45,8 @@ struct Http::Exchange {
     std::size_t head_bytes = 0;
     bool head_complete = false;  // of the answer that counts
     unsigned begun = 0;          // times that the request was about to be sent
+    std::uint64_t body_at = 0;   // what was read of body_fd
+    std::uint64_t taken = 0;     // bytes of the answer's body
     char error[CURL_ERROR_SIZE] = {};
 
     Exchange() = default;
@@ -55,20 +58,41 @@ struct Http::Exchange {
     static int on_ready(void* self, char*, char*, int, int) {
         // SAFETY: what prepare() set.
         auto& exchange = *static_cast<Exchange*>(self);
-        const std::string& method = exchange.request.method;
-        const bool again = exchange.begun++ > 0 && method != "GET" && method != "HEAD";
+        const HttpRequest& request = exchange.request;
+        const bool may = !request.once && (request.method == "GET" || request.method == "HEAD");
+        const bool again = exchange.begun++ > 0 && !may;
         return again ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
     }
     static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* self) {
         // SAFETY: what prepare() set.
         auto& exchange = *static_cast<Exchange*>(self);
         const std::size_t total = size * count;
-        if (total > exchange.request.answer_bytes_max - exchange.answer.body.size()) {
+        if (total > exchange.request.answer_bytes_max - exchange.taken) {
             exchange.answer.too_large = true;
             return 0;
         }
+        exchange.taken += total;
+        if (exchange.request.on_body)
+            return exchange.request.on_body({bytes, total}) ? total : 0;
         exchange.answer.body.append(bytes, total);
         return total;
+    }
+    // The next piece of a body that is a file.
+    static std::size_t on_read(char* to, std::size_t size, std::size_t count, void* self) {
+        // SAFETY: as above.
+        auto& exchange = *static_cast<Exchange*>(self);
+        const HttpRequest& request = exchange.request;
+        const auto piece = static_cast<std::size_t>(std::min<std::uint64_t>(
+            std::uint64_t{size} * count, request.body_bytes - exchange.body_at));
+        if (piece == 0) return 0;
+        ssize_t got = -1;
+        do {
+            got = ::pread(request.body_fd, to, piece, static_cast<off_t>(exchange.body_at));
+        } while (got < 0 && errno == EINTR);
+        // A file that ends early would leave the peer waiting for the length it was told.
+        if (got <= 0) return CURL_READFUNC_ABORT;
+        exchange.body_at += static_cast<std::uint64_t>(got);
+        return static_cast<std::size_t>(got);
     }
     static std::size_t on_header(char* bytes, std::size_t size, std::size_t count, void* self) {
         // SAFETY: as above.
@@ -154,22 +178,24 @@ Http::Id Http::send(HttpRequest request, Done done) {
     return id;
 }
 
-void Http::cancel(Id id) {
+bool Http::cancel(Id id) {
     const auto queued = std::find_if(
         waiting_.begin(), waiting_.end(), [&](const auto& one) { return one->id == id; });
     if (queued != waiting_.end()) {
         waiting_.erase(queued);
-        return;
+        return false;
     }
     const auto running = std::find_if(
         running_.begin(), running_.end(), [&](const auto& one) { return one.second->id == id; });
-    if (running == running_.end()) return;
+    if (running == running_.end()) return true;
     void* easy = running->first;
+    const bool sent = running->second->begun > 0;
     // Its connection is closed: an answer to nobody would be read as the next one's.
     curl_multi_remove_handle(multi_, easy);
     running_.erase(running);
     idle_.push_back(easy);
     start_waiting();
+    return sent;
 }
 
 void Http::start_waiting() {
@@ -200,6 +226,7 @@ void Http::prepare(Exchange& exchange) {
     curl_easy_reset(easy);
     set(easy, CURLOPT_URL, request.url.c_str());
     set(easy, CURLOPT_PATH_AS_IS, 1L);
+    if (!request.target.empty()) set(easy, CURLOPT_REQUEST_TARGET, request.target.c_str());
     set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     // The signature covers the host: who is sent elsewhere has to sign again.
     set(easy, CURLOPT_FOLLOWLOCATION, 0L);
@@ -233,20 +260,40 @@ void Http::prepare(Exchange& exchange) {
         blob.flags = CURL_BLOB_NOCOPY;
         set(easy, CURLOPT_CAINFO_BLOB, &blob);
     }
-    if (request.method == "HEAD") {
-        set(easy, CURLOPT_NOBODY, 1L);
-    } else if (request.method == "PUT") {
-        set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-        set(easy, CURLOPT_POSTFIELDS, request.body.data());
-        set(easy, CURLOPT_CUSTOMREQUEST, "PUT");
-    } else if (request.method != "GET") {
-        set(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    if (options_.idle_s_max != 0) set(easy, CURLOPT_MAXAGE_CONN, options_.idle_s_max);
+    prepare_body(exchange);
+    for (const auto& [name, value] : request.headers) {
+        // To libcurl "name:" says that it is to send none.
+        const std::string line = value.empty() ? name + ";" : name + ": " + value;
+        exchange.list = curl_slist_append(exchange.list, line.c_str());
     }
-    for (const auto& [name, value] : request.headers)
-        exchange.list = curl_slist_append(exchange.list, (name + ": " + value).c_str());
+    for (const std::string& name : request.left_out)
+        exchange.list = curl_slist_append(exchange.list, (name + ":").c_str());
     // Waiting for a 100 costs a round trip, and curl would ask for one for five bytes.
     exchange.list = curl_slist_append(exchange.list, "Expect:");
     set(easy, CURLOPT_HTTPHEADER, exchange.list);
+}
+
+void Http::prepare_body(Exchange& exchange) {
+    CURL* easy = exchange.easy;
+    const HttpRequest& request = exchange.request;
+    if (request.method == "HEAD") return set(easy, CURLOPT_NOBODY, 1L);
+    const bool file = request.body_fd >= 0;
+    // These have a length even when it is 0.
+    const bool has_length =
+        request.method == "PUT" || request.method == "POST" || request.method == "PATCH";
+    if (file) {
+        set(easy, CURLOPT_POST, 1L);
+        set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body_bytes));
+        set(easy, CURLOPT_READFUNCTION, &Exchange::on_read);
+        set(easy, CURLOPT_READDATA, &exchange);
+    } else if (has_length || !request.body.empty()) {
+        set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+        set(easy, CURLOPT_POSTFIELDS, request.body.data());
+    }
+    // Unless it was one of the above, libcurl's own word is GET.
+    if (request.method != "GET" || file || !request.body.empty())
+        set(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 }
 
 int Http::on_socket(void*, int fd, int what, void* self, void*) {
@@ -324,4 +371,4 @@ void Http::finish(void* easy, int result) {
     exchange->done(answer);
 }
 
-}  // namespace hf::s3
+}  // namespace hf::web

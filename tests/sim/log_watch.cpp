@@ -156,6 +156,7 @@ void LogWatch::hold_written(const std::string& key, const Object& object) {
 }
 
 void LogWatch::deleted(const std::string& key, const Object& was) {
+    if (core::parse_drain_key(key)) return;  // an operator's
     if (const auto alarm = core::parse_alarm_key(key)) return hint_deleted(*alarm);
     const auto parsed = core::parse_entry_key(key);
     if (!parsed) broken(key + " is deleted");

@@ -1,6 +1,7 @@
 // What goes wrong with whole nodes and what lies between them and the bucket (part of World).
 #include <algorithm>
 
+#include "agent/core/keys.hpp"
 #include "tests/sim/failure.hpp"
 #include "tests/sim/world.hpp"
 
@@ -25,7 +26,7 @@ void World::node_fault() {
     const auto tell = [&](const std::string& what) {
         if (tracing_) node.trace(what + " for " + std::to_string(lasts / kMs) + " ms");
     };
-    switch (dice.below(12)) {
+    switch (dice.below(13)) {
         case 0:
         case 1: {
             if (!node.up()) return;
@@ -62,6 +63,9 @@ void World::node_fault() {
             return cut_links(node);
         case 10:
             return start_intruder(node);
+        case 11:
+            tell("an operator drains it");
+            return drain(node, lasts);
         default: {
             const Time by = dice.between(-kClockStepMax, kClockStepMax);
             if (tracing_) node.trace("its clock is set by " + std::to_string(by / kMs) + " ms");
@@ -80,6 +84,20 @@ void World::hold_up(Node& node, Node::Held how) {
         if (tracing_) node.trace("goes on");
         node.go_on();
     });
+}
+
+// Its actors go to others meanwhile. It notices the end at its second look.
+void World::drain(const Node& node, Time lasts) {
+    const auto ask = [this, &node](core::StoreVerb verb) {
+        core::StoreRequest request;
+        request.verb = verb;
+        request.key = core::key::drain(node.name().id);
+        core::StoreAnswer answer;
+        bucket.serve(request, node.number(), false, answer);
+    };
+    ask(core::StoreVerb::Put);
+    over_at(now_ + lasts + 3 * scenario.lease.renew + kSecond);
+    after(lasts, [ask] { ask(core::StoreVerb::Delete); });
 }
 
 // With one or with all, both ways or one way.

@@ -123,6 +123,7 @@ private:
     // node_faults.cpp
     void node_fault();
     void hold_up(Node& node, Node::Held how);
+    void drain(const Node& node, Time lasts);
     void cut_links(Node& node);
     void start_intruder(const Node& like);
     [[nodiscard]] Time fault_lasts();

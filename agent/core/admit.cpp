@@ -49,11 +49,29 @@ const char* memory_name(Memory memory) {
     return "?";
 }
 
-Units::Units(Env& env, StoreClient& store, Supervision& supervision)
+Units::Units(Env& env,
+             StoreClient& store,
+             Supervision& supervision,
+             Peers& peers,
+             Control& control,
+             std::function<void(Drain::State)> says)
     : env_(env),
       store_(store),
       supervision_(supervision),
-      alarms_(env, store, [this](const Hint& hint) { return visit(hint); }),
+      peers_(peers),
+      control_(control),
+      drain_(env,
+             {[this](std::size_t most) { return next_to_hand_over(most); },
+              [this](UnitId unit) { hand_over(unit); },
+              [this] { take_back_handed(); },
+              [this] { return left_to_drain(); },
+              [this] { return !eligible_peers().empty(); },
+              std::move(says)}),
+      alarms_(
+          env,
+          store,
+          [this](const Hint& hint) { return visit(hint); },
+          [this](std::uint32_t shard) { return shard_is_mine(shard); }),
       journal_(env,
                {[this](const JournalItem& item, bool last) { return offer_journalled(item, last); },
                 [this](ReplyOut reply) { emit_reply(std::move(reply)); },
@@ -70,6 +88,7 @@ Units::Units(Env& env, StoreClient& store, Supervision& supervision)
 void Units::open(std::uint64_t incarnation, std::uint64_t reaped) {
     incarnation_ = incarnation;
     reaped_ = reaped;
+    lost_ = false;
     sockets_.begin(incarnation);
     alarms_.open();
     journal_.open();
@@ -133,6 +152,7 @@ const ClassSpec* Units::class_named(const std::string& name) const {
 }
 
 void Units::request(const RequestIn& request) {
+    if (request.origin) return peer_asks(request);
     if (const ClassSpec* spec = request.later ? class_named(request.class_name) : nullptr;
         spec != nullptr && spec->mailbox != Mailbox::Volatile)
         return accept_later(request, *spec);
@@ -152,6 +172,8 @@ std::optional<Refusal> Units::admit(const std::string& class_name,
     const ClassSpec* spec = class_named(class_name);
     if (closing_ && !std::holds_alternative<FromCall>(mail.waiting.origin))
         return Refusal{ReplyReason::Unavailable, "the node stops"};
+    if (lost_)
+        return Refusal{ReplyReason::Unavailable, "the node has lost its lease and comes back"};
     if (spec == nullptr)
         return Refusal{ReplyReason::UnknownClass,
                        "no class named '" + class_name + "' is deployed here"};
@@ -198,7 +220,7 @@ std::optional<Refusal> Units::no_room_for(const Mail& mail) const {
 std::optional<Refusal> Units::admit_to(Unit& unit, Mail mail) {
     const Limits& limits = env_.config.limits;
     if (auto refusal = no_room_for(mail)) return refusal;
-    if (unit.mailbox.size() >= limits.mailbox_events ||
+    if (unit.mailbox.size() + unit.behind.size() >= limits.mailbox_events ||
         unit.mailbox_bytes + mail.event.size() > limits.mailbox_bytes)
         return Refusal{ReplyReason::Busy, "the actor's mailbox is full"};
     push(unit, std::move(mail));
@@ -214,6 +236,11 @@ void Units::push(Unit& unit, Mail mail) {
     accepted_bytes_ += mail.waiting.bytes;
     unit.mailbox_bytes += mail.waiting.bytes;
     arm_deadline(unit, mail);
+    if (unit.handing && unit.handing->job) {
+        unit.mailbox_bytes -= mail.waiting.bytes;
+        unit.behind.push_back(std::move(mail));
+        return;
+    }
     unit.release_after = false;
     unit.mailbox.push_back(std::move(mail));
     touch(unit);
@@ -243,7 +270,7 @@ bool Units::forget_one_idle() {
     for (const UnitId id : idle_) {
         Unit* unit = unit_of(id);
         if (at_rest(*unit) && !unit->deleting && !unit->placing && unit->sockets == 0 &&
-            unit->pumping == 0) {
+            unit->pumping == 0 && !unit->handing) {
             const bool forgettable =
                 unit->hold == Hold::Idle || (unit->hold == Hold::Serving && unit->sealed);
             if (hears_stop(*unit)) {
@@ -268,11 +295,12 @@ bool Units::forget_one_idle() {
 
 // Nothing runs, waits or is open; only then a unit is forgotten or released.
 bool Units::at_rest(const Unit& unit) const {
-    return pausing(unit) && unit.stored.outbox.empty();
+    return pausing(unit) && unit.stored.outbox.empty() && unit.peer_calls == 0;
 }
 
 void Units::forget(Unit& unit) {
-    HF_CHECK(!unit.has_work() && unit.settled(), "a unit with work is never forgotten");
+    HF_CHECK(!unit.has_work() && unit.settled() && unit.peer_calls == 0 && !unit.handing,
+             "a unit with work is never forgotten");
     HF_CHECK(unit.pumping == 0, "nor is one that is being worked on");
     leave_runtime(unit, true);
     if (unit.in_state_room) states_.leave(unit.id);
@@ -319,6 +347,9 @@ void Units::tick() {
         messages_.run();
     }
     retry_closes();
+    drop_marks_due();
+    hand_over_tick();
+    drain_.tick();
     evict_idle();
     refuse_crowded();
     // hold_idle: give a hold back after an hour without an event.
@@ -327,7 +358,7 @@ void Units::tick() {
         if (env_.now - unit->last_active < env_.config.limits.hold_idle) break;
         unit->last_active = env_.now;
         idle_.splice(idle_.end(), idle_, unit->idle_position);
-        if (unit->hold != Hold::Serving || unit->sockets != 0) continue;
+        if (unit->hold != Hold::Serving || unit->sockets != 0 || unit->handing) continue;
         // evict_idle() has asked it, or will when one of the Stops that are open has ended.
         unit->release_after = hears_stop(*unit) || unit->leaving;
         if (at_rest(*unit) && !unit->release_after) release(*unit);
@@ -338,6 +369,8 @@ Time Units::next_deadline() const {
     Time soonest = deadlines_.empty() ? kNever : deadlines_.front().at;
     soonest = std::min({soonest, alarms_.next_deadline(), journal_.next_deadline()});
     if (!closing_) soonest = std::min({soonest, evict_next_, messages_.next_deadline()});
+    soonest = std::min({soonest, hand_over_deadline(), drain_.next_deadline()});
+    if (!old_marks_.empty()) soonest = std::min(soonest, old_marks_.begin()->first);
     if (!closing_ && !closes_later_.empty())
         soonest = std::min(soonest, closes_later_.begin()->first);
     for (const auto& [handle, load] : runtimes_) {
@@ -369,11 +402,13 @@ void Units::pump_held(Unit& unit) {
         unit.counted_unsettled = !unit.settled();
         unsettled_ += unit.counted_unsettled ? 1U : static_cast<std::size_t>(-1);
     }
+    go_on_handing(unit);
     leave_when_due(unit);
     look_at_room(unit);
     const bool base_next = wants_base(unit);
     if (!unit.has_work() && !base_next) return;
-    if (unit.hold == Hold::Idle && incarnation_ != 0) return acquire(unit);
+    if (unit.hold == Hold::Idle && incarnation_ != 0)
+        return owner_known(unit) ? pass_on(unit, To::Owner) : acquire(unit);
     if (unit.hold != Hold::Serving) return;
     if (!unit.runtime.valid()) want_place(unit);
     if (unit.memory == Memory::Cold) {

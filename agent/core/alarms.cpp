@@ -12,12 +12,22 @@ namespace {
 constexpr std::uint32_t kListPage = 256;
 constexpr Time kRefusedAgain = 1 * kSecond;
 constexpr Time kListAgain = 1 * kSecond;
+// The wasmkeep drain, as amended from its simulation: a node that accepted an alarm looks again every second for 30 s, or for
+// twice a lease if that is longer, whoever the unit's record names.
+constexpr Time kHandedAgain = 1 * kSecond;
+constexpr Time kHandedFor = 30 * kSecond;
+constexpr std::size_t kHandedMax = 65'536;  // beyond it a sweep finds what was left
+// How often a shared index is read again for what other nodes have left there.
+constexpr Time kSweep = 10 * kSecond;
 // Due times beyond this are never reached: year 2255, where nanoseconds since 1970 end.
 constexpr std::int64_t kDueMsMost = 9'000'000'000'000;
 }  // namespace
 
-Alarms::Alarms(Env& env, StoreClient& store, std::function<Visit(const Hint&)> visit)
-    : env_(env), store_(store), visit_(std::move(visit)) {}
+Alarms::Alarms(Env& env,
+               StoreClient& store,
+               std::function<Visit(const Hint&)> visit,
+               std::function<bool(std::uint32_t shard)> mine)
+    : env_(env), store_(store), visit_(std::move(visit)), mine_(std::move(mine)) {}
 
 Time Alarms::when(std::int64_t due_ms) const {
     if (due_ms > kDueMsMost) return kNever;
@@ -26,9 +36,37 @@ Time Alarms::when(std::int64_t due_ms) const {
 }
 
 void Alarms::open() {
-    HF_CHECK(!open_, "the index is read once");
+    HF_CHECK(!open_, "the index is read once in an incarnation");
     open_ = true;
-    for (std::uint32_t number = 0; number < kAlarmShards; ++number) list(number);
+    ++life_;
+    sweep();
+}
+
+void Alarms::forget() {
+    open_ = false;
+    shards_ = {};
+    visits_.clear();
+    later_.clear();
+    later_names_.clear();
+    handed_.clear();
+    list_again_ = kNever;
+    sweep_at_ = kNever;
+    soonest_ms_ = INT64_MAX;
+}
+
+// Of a shard that is another node's only this node's own hints are in memory.
+void Alarms::sweep() {
+    const bool shared = !env_.config.lease.none();
+    sweep_at_ = shared ? env_.now + kSweep : kNever;
+    for (std::uint32_t number = 0; number < kAlarmShards; ++number) {
+        Shard& shard = shards_.at(number);
+        if (shared && !mine_(number)) {
+            shard.more = shard.listing;  // an own hint is kept wherever it lies
+            continue;
+        }
+        shard.afresh = shared;
+        list(number);
+    }
 }
 
 void Alarms::list(std::uint32_t number) {
@@ -41,7 +79,9 @@ void Alarms::list(std::uint32_t number) {
     store_.list(key::alarms_prefix(env_.config.app, number),
                 shard.after,
                 kListPage,
-                [this, number](StoreAnswer& answer) { listed(number, answer); });
+                [this, number, life = life_](StoreAnswer& answer) {
+                    if (life == life_ && open_) listed(number, answer);
+                });
 }
 
 void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
@@ -115,6 +155,16 @@ void Alarms::added(Hint hint) {
     find_soonest();
 }
 
+void Alarms::handed(Hint hint) {
+    std::erase_if(handed_, [&](const auto& one) { return one.second <= env_.now; });
+    const LeaseSpec& lease = env_.config.lease;
+    if (handed_.size() < kHandedMax)
+        handed_[{hint.unit, hint.nonce}] =
+            std::max(env_.now, when(hint.due_ms)) +
+            std::max(kHandedFor, 2 * lease.ttl + lease.grace);
+    known(std::move(hint));
+}
+
 // A listing that is under way may bring it back; its visit then finds that nothing names it.
 void Alarms::removed(const Hint& hint) {
     const std::uint32_t number = alarm_shard(hint.unit);
@@ -145,7 +195,14 @@ void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
         ++env_.stats.alarms_refused;
         return again(std::move(hint), env_.now + kRefusedAgain);
     }
-    if (end == End::Done) return;
+    const auto handed = handed_.find({hint.unit, hint.nonce});
+    if (end == End::Elsewhere && handed != handed_.end() && env_.now < handed->second)
+        return again(std::move(hint), env_.now + kHandedAgain);
+    // Elsewhere: one that its node leaves behind is found again by a sweep.
+    if (end == End::Done || end == End::Elsewhere) {
+        if (handed != handed_.end()) handed_.erase(handed);
+        return;
+    }
     ++env_.stats.alarms_failed;
     const Time pause = handler_pause(hint.attempt - 1);
     if (pause == kHandlerPauseMost)
@@ -159,6 +216,7 @@ void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
 
 void Alarms::tick() {
     if (!open_ || closed_) return;
+    if (sweep_at_ <= env_.now) sweep();
     if (list_again_ <= env_.now) {
         list_again_ = kNever;
         for (std::uint32_t number = 0; number < kAlarmShards; ++number)
@@ -204,7 +262,7 @@ void Alarms::start_visit(const Hint& hint) {
 
 Time Alarms::next_deadline() const {
     if (!open_ || closed_) return kNever;
-    Time soonest = list_again_;
+    Time soonest = std::min(list_again_, sweep_at_);
     // At the bound the end of a visit goes on.
     if (visits_.size() >= kVisitsMax) return soonest;
     if (!later_.empty()) soonest = std::min(soonest, later_.begin()->first);

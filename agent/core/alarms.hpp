@@ -37,6 +37,7 @@ public:
     enum class End : std::uint8_t {
         Done,     // it ran and is stored, or it was stale
         Refused,  // it did not run: again soon, for ever
+        Elsewhere,  // another node holds its unit, and knows of it
         Failed    // its handler failed: again after 2 s, doubling to 5 min
     };
 
@@ -46,17 +47,30 @@ public:
         NotHere  // a class that is not deployed, another tenant's: the hint stays for whoever has it
     };
 
-    // `visit` is given each hint that is due.
-    Alarms(Env& env, StoreClient& store, std::function<Visit(const Hint&)> visit);
+    // `visit` is given each hint that is due. `mine`: whether this node looks after a shard of the index, which it shares
+    // with others; asked again at each look at the index.
+    Alarms(Env& env,
+           StoreClient& store,
+           std::function<Visit(const Hint&)> visit,
+           std::function<bool(std::uint32_t shard)> mine);
 
-    // The store is known: reads the index. Once.
+    // The store is known: reads the index, and with others on it reads it again from time to time.
     void open();
+    // The incarnation is over: nothing is known and nothing fires until open().
+    void forget();
     // Nothing fires any more.
     void close() { closed_ = true; }
     // Some classes may be run here now that were not: hints that were passed over for that are read again.
     void classes_changed();
     // A hint that this node has just stored, or deletes.
     void added(Hint hint);
+    // One of another node, which gives its unit away and may hold it for a while still: until then it is visited again and
+    // again, and not left to that node.
+    void handed(Hint hint);
+    // One that its unit's log names: it may be in memory already.
+    void known(Hint hint) {
+        if (open_ && !in_hand(hint)) added(std::move(hint));
+    }
     void removed(const Hint& hint);
     void ended(const std::string& unit, std::uint64_t nonce, End end);
 
@@ -79,6 +93,7 @@ private:
         bool afresh = false;  // the next listing begins with the first key
     };
 
+    void sweep();
     void list(std::uint32_t number);
     void listed(std::uint32_t number, StoreAnswer& answer);
     [[nodiscard]] std::string key_of(const Hint& hint) const;
@@ -92,11 +107,15 @@ private:
     Env& env_;
     StoreClient& store_;
     std::function<Visit(const Hint&)> visit_;
+    std::function<bool(std::uint32_t shard)> mine_;
     std::array<Shard, kAlarmShards> shards_;
     std::map<std::pair<std::string, std::uint64_t>, Hint> visits_;  // (unit, nonce)
     std::multimap<Time, Hint> later_;                               // to be visited again
     std::set<std::pair<std::string, std::uint64_t>> later_names_;
+    std::map<std::pair<std::string, std::uint64_t>, Time> handed_;  // until when
     Time list_again_ = kNever;
+    Time sweep_at_ = kNever;
+    std::uint64_t life_ = 0;  // counts open(): what was asked in an earlier one is dropped
     std::int64_t soonest_ms_ = INT64_MAX;  // due time of the first hint in memory
     bool open_ = false;
     bool closed_ = false;

@@ -27,7 +27,8 @@ EventKind kind_of(const Origin& origin) {
                                 EventKind::Alarm,
                                 EventKind::Restored,
                                 EventKind::Http,
-                                EventKind::Stop};
+                                EventKind::Stop,
+                                EventKind::Call};
     static_assert(kKinds.size() == std::variant_size_v<Origin>);
     return kKinds.at(origin.index());
 }
@@ -82,6 +83,8 @@ void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
         if (reply.reason != ReplyReason::Ok) close_failed(unit, *closed, reply);
     } else if (const auto* call = std::get_if<FromCall>(&waiting.origin)) {
         call_ended(*call, reply);
+    } else if (const auto* peer = std::get_if<FromPeer>(&waiting.origin)) {
+        answer_peer(*peer, std::move(reply));
     } else if (const auto* sent = std::get_if<FromMessage>(&waiting.origin)) {
         message_ended(unit, *sent, reply);
     } else if (const auto* alarm = std::get_if<FromAlarm>(&waiting.origin)) {
@@ -124,6 +127,7 @@ void Units::refuse_waiting(Unit& unit, ReplyReason reason, const std::string& te
 void Units::deadline_passed(const DeadlineEntry& entry) {
     Unit* unit = unit_of(entry.unit);
     HF_CHECK(unit != nullptr, "a unit outlives the deadlines of its events");
+    if (unit->peer_calls != 0 && peer_deadline_passed(entry)) return;
     ReplyOut reply;
     reply.reason = ReplyReason::Deadline;
     reply.text = "the event was not answered in time";
@@ -135,6 +139,14 @@ void Units::deadline_passed(const DeadlineEntry& entry) {
     for (Output& output : unit->outputs) {
         if (output.waiting.event == entry.event)
             return answer(*unit, output.waiting, std::move(reply));
+    }
+    for (auto it = unit->behind.begin(); it != unit->behind.end(); ++it) {
+        if (it->waiting.event != entry.event) continue;
+        Mail mail = std::move(*it);
+        unit->behind.erase(it);
+        answer(*unit, mail.waiting, std::move(reply));
+        forget_waiting(mail.waiting);
+        return;
     }
     for (auto it = unit->mailbox.begin(); it != unit->mailbox.end(); ++it) {
         if (it->waiting.event != entry.event) continue;

@@ -50,6 +50,11 @@ void Units::park(Unit& unit, CallWish wish) {
     pump(unit);
 }
 
+bool Units::chain_is_closed(const Mail& mail, const std::string& target) {
+    return mail.chain.size() > kChainMax ||
+           std::find(mail.chain.begin(), mail.chain.end(), target) != mail.chain.end();
+}
+
 // Whether an event in the mailbox of `target` would wait for `caller`: what runs there waits for somebody, and so on.
 bool Units::would_wait_for(const Unit& target, UnitId caller) const {
     const Unit* at = &target;
@@ -79,7 +84,7 @@ void Units::send_call(Unit& unit) {
     Mail mail;
     mail.waiting.origin = FromCall{unit.id, running.waiting.event, running.attempt, parked.wish.n};
     mail.chain = running.chain;
-    mail.chain.push_back(unit.id);
+    mail.chain.push_back(unit.key);
     mail.deadline = latest(running.deadline);
     if (parked.wish.timeout != 0)
         mail.deadline = std::min(mail.deadline, env_.now + parked.wish.timeout);
@@ -87,7 +92,7 @@ void Units::send_call(Unit& unit) {
     mail.event = call_event({}, false, full_name(unit), parked.wish.method, parked.wish.payload);
     const auto key = actor_unit(env_.config.tenant, class_name, name);
     if (!key) return refuse(kArgument);
-    if (mail.chain.size() > kChainMax) return refuse(kBusy);
+    if (chain_is_closed(mail, *key)) return refuse(kBusy);
     if (const Unit* target = unit_named(*key);
         target != nullptr && would_wait_for(*target, unit.id))
         return refuse(kBusy);

@@ -178,7 +178,7 @@ void Units::open_gate(Unit& unit, Room room) {
 }
 
 // Everything after the last stored entry did not happen: its clients hear 503, the unit starts again from the store.
-void Units::undo(Unit& unit, const std::string& why) {
+void Units::undo(Unit& unit, const std::string& why, std::uint64_t in_doubt) {
     unit.pending.clear();
     unit.pending_bytes = 0;
     unit.last_ordinal = unit.stored_ordinal;
@@ -194,9 +194,12 @@ void Units::undo(Unit& unit, const std::string& why) {
         Output output = std::move(unit.outputs.front());
         unit.outputs.pop_front();
         ReplyOut reply;
-        reply.reason = ReplyReason::Unavailable;
+        const bool unknown = output.needs <= in_doubt;
+        reply.reason = unknown ? ReplyReason::Deadline : ReplyReason::Unavailable;
         reply.retry_after_ms = 1000;
-        reply.text = "the event was undone: " + why;
+        reply.text = (unknown ? "whether the event is stored is not known: "
+                              : "the event was undone: ") +
+                     why;
         ++env_.stats.undone;
         answer(unit, output.waiting, std::move(reply));
         forget_waiting(output.waiting);

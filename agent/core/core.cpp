@@ -14,7 +14,15 @@ Core::Core(Config config, const Codec& codec, BadBuilds bad_builds)
     : env_(std::move(config), codec),
       store_(env_, [this](Handle storage) { supervision_.opened(storage); }),
       supervision_(env_, *this, std::move(bad_builds)),
-      units_(env_, store_, supervision_),
+      lease_(env_, store_, [this](const std::string& why) { lease_lost(why); }),
+      peers_(env_, store_, [this] { units_.peers_changed(); }),
+      control_(env_, store_, [this] { units_.control_changed(); }),
+      units_(env_,
+             store_,
+             supervision_,
+             peers_,
+             control_,
+             [this](Drain::State state) { lease_.say(drain_state_name(state)); }),
       placer_(
           env_,
           supervision_,
@@ -28,6 +36,8 @@ Core::Core(Config config, const Codec& codec, BadBuilds bad_builds)
 void Core::step(Event event, Time now, Actions& out) {
     env_.now = std::max(env_.now, now);
     env_.out = &out;
+    // Before anything of this step: what hangs on a lease that has run out is not ours any more.
+    lease_.tick();
     std::visit([this](auto& e) { handle(e); }, event);
     units_.settle_rooms();
     if (stopping_ != Stopping::No && stopping_ != Stopping::Done) advance_stop();
@@ -39,6 +49,9 @@ Time Core::next_deadline() const {
                              units_.next_deadline(),
                              store_.next_deadline(),
                              placer_.next_deadline(),
+                             lease_.next_deadline(),
+                             peers_.next_deadline(),
+                             control_.next_deadline(),
                              boot_retry_});
     if (stopping_ != Stopping::No && stopping_ != Stopping::Done)
         soonest = std::min(soonest,
@@ -67,6 +80,8 @@ void Core::handle(Tick& event) {
     supervision_.tick();
     placer_.tick();
     store_.tick();
+    peers_.tick();
+    control_.tick();
     units_.tick();
     if (boot_retry_ <= env_.now) {
         boot_retry_ = kNever;
@@ -81,6 +96,8 @@ void Core::handle(StoreAnswer& event) {
     } else {
         ++env_.stats.stale_messages;
     }
+    // A store that came back while the node had lost its lease: it is one to begin with only now that it was recognised.
+    if (stage_ == BootStage::Waiting && boot_retry_ == kNever) boot();
 }
 
 void Core::handle(PlacedIn& event) {
@@ -190,6 +207,15 @@ void Core::advance_stop() {
         for (const Kind kind : {Kind::Gateway, Kind::Runtime, Kind::Placement, Kind::Drain}) {
             if (!gone(kind)) kill_rest(kind);
         }
+        // Nothing runs any more, and what was open is settled or not to be had: others need not wait for the lease's end.
+        lease_.resign();
+        stopping_ = Stopping::Resigning;
+        stop_step_by_ = env_.now + kEndStep;
+    }
+    if (stopping_ == Stopping::Resigning) {
+        if (!lease_.resigned() && env_.now < stop_step_by_) return;
+        peers_.close();
+        control_.close();
         supervision_.stop_restarts(Kind::Storage);
         supervision_.stop_kind(Kind::Storage);
         stopping_ = Stopping::StorageLast;

@@ -9,8 +9,11 @@
 #include <memory>
 #include <string>
 
+#include "agent/core/control.hpp"
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
+#include "agent/core/lease.hpp"
+#include "agent/core/peers.hpp"
 #include "agent/core/placer.hpp"
 #include "agent/core/store_client.hpp"
 #include "agent/core/supervision.hpp"
@@ -36,6 +39,9 @@ public:
     [[nodiscard]] const Units& units() const { return units_; }
     [[nodiscard]] const Supervision& supervision() const { return supervision_; }
     [[nodiscard]] const StoreClient& store() const { return store_; }
+    [[nodiscard]] const Lease& lease() const { return lease_; }
+    [[nodiscard]] const Peers& peers() const { return peers_; }
+    [[nodiscard]] const Control& control() const { return control_; }
     [[nodiscard]] const Config& config() const { return env_.config; }
     [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
     [[nodiscard]] const std::string& store_id() const { return store_id_; }
@@ -75,26 +81,39 @@ private:
     void handle(BodyReleasedIn& event) { units_.body_released(event); }
     void handle(ConfigChanged& event);
     void handle(Knocked&) { supervision_.knocked(); }
+    void handle(PeerRepliedIn& event) { units_.peer_replied(event); }
+    void handle(SleptIs& event) { env_.slept = std::max(env_.slept, event.total); }
 
     // boot.cpp: the node makes itself known to the store before it holds anything.
     void boot();
     void probed(StoreAnswer& answer);
     void store_read(StoreAnswer& answer);
-    void store_known(const StoreRecord& record);
+    void store_known(const StoreRecord& record, const std::string& etag);
     void node_read(StoreAnswer& answer);
+    [[nodiscard]] bool id_is_free(const NodeRecord& record, const std::string& etag);
+    void publish(NodeRecord record, Condition condition, const std::string& etag);
+    void published(const NodeRecord& record, const std::string& etag, Time asked);
+    void lease_lost(const std::string& why);
     void boot_failed(const std::string& why, bool fatal);
     void advance_stop();
 
     Env env_;
     StoreClient store_;
     Supervision supervision_;
+    Lease lease_;
+    Peers peers_;
+    Control control_;
     Units units_;
     Placer placer_;
     BootStage stage_ = BootStage::Waiting;
     std::string boot_trouble_;
     Time boot_retry_ = kNever;
-    std::uint64_t incarnation_ = 0;
+    std::uint64_t incarnation_ = 0;         // 0: none now
+    std::uint64_t incarnation_before_ = 0;  // the last one of this process
     std::string store_id_;
+    // Another instance's record under this node's id: what it was and since when (lease time).
+    std::string stranger_etag_;
+    Time stranger_since_ = 0;
 
     enum class Stopping : std::uint8_t {
         No,
@@ -102,6 +121,7 @@ private:
         Actors,
         Settling,
         Ending,
+        Resigning,
         StorageLast,
         Done
     };

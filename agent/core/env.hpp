@@ -44,6 +44,10 @@ struct Stats {
     std::uint64_t stops = 0;             // stop events whose handler ended well, and is stored
     std::uint64_t stops_failed = 0;      // and those that failed, were late or were cut off
     std::uint64_t evicted = 0;           // units that left memory idle, or to make room
+    std::uint64_t leases_lost = 0;       // incarnations that ended with their lease
+    std::uint64_t passed_on = 0;         // events asked of the node that holds their actor
+    std::uint64_t passed_on_broken = 0;  // of them, those that node did not answer
+    std::uint64_t taken_over = 0;        // holds of nodes that are dead
     std::uint64_t stale_messages =
         0;  // answers of retired activations, dead generations, settled requests
 };
@@ -60,10 +64,13 @@ struct Env {
     Stats stats;
     Time now = 0;
     Time wall_offset = 0;  // Unix time in ns = now + wall_offset
+    Time slept = 0;        // how long the host has been suspended, in all
     Actions* out = nullptr;
     OpId last_op = 0;
 
     [[nodiscard]] std::int64_t wall_ms() const { return (now + wall_offset) / kMs; }
+    // The clock of leases, which counts suspend. Deadlines are on `now`.
+    [[nodiscard]] Time lease_now() const { return now + slept; }
     [[nodiscard]] OpId new_op() { return ++last_op; }
     [[nodiscard]] WriteId new_write_id() { return WriteId{random.next() | 1U, random.next()}; }
     void emit(Action action) { out->push_back(std::move(action)); }

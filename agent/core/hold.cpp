@@ -1,5 +1,8 @@
 // Holds: acquire, fence, release (part of Units). A hold changes only by conditional writes of its record; every
 // transition to held is epoch + 1, and the record is never deleted.
+#include <algorithm>
+#include <utility>
+
 #include "abi/base/check.hpp"
 #include "abi/base/hex.hpp"
 #include "agent/core/keys.hpp"
@@ -19,7 +22,8 @@ std::string text_of(const WriteId& id) {
 void Units::acquire(Unit& unit) {
     unit.hold = Hold::Acquiring;
     ++env_.stats.acquires;
-    if (!unit.runtime.valid()) want_place(unit);
+    // Beside the look at its record, where it is sure to be ours.
+    if (!unit.runtime.valid() && env_.config.lease.none()) want_place(unit);
     unit.store_op =
         store_.get(key::hold(env_.config.app, unit.key), [this, id = unit.id](StoreAnswer& answer) {
             if (Unit* found = unit_of(id)) hold_read(*found, answer);
@@ -58,11 +62,17 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
             unit.memory = Memory::Cold;
             return pump(unit);
         }
-        // Held by an older incarnation, or by another id: with the store locked for this process alone, both are dead.
+        if (record.state == HoldState::Held && !may_take(unit, record)) return;
+        if (drain_.on())
+            if (const std::string peer = chosen_peer(unit.key); !peer.empty())
+                return give_to(unit, peer);
         unit.prior_incarnation = record.incarnation;
         unit.prior_node = record.owner;
     } else if (answer.outcome != Outcome::NotFound) {
         return acquire_failed(unit, answer.reason);
+    } else if (drain_.on()) {
+        if (const std::string peer = chosen_peer(unit.key); !peer.empty())
+            return give_to(unit, peer);
     }
     ++record.epoch;
     record.state = HoldState::Held;
@@ -79,6 +89,39 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
                                [this, id = unit.id](StoreAnswer& stored) {
                                    if (Unit* found = unit_of(id)) hold_written(*found, stored);
                                });
+}
+
+// Whether a hold of somebody else may be taken: only of a dead incarnation (R4). False: the unit waits, or is elsewhere.
+bool Units::may_take(Unit& unit, const HoldRecord& record) {
+    // With the store locked for this process alone, all others are dead; and so are our own older incarnations.
+    if (env_.config.lease.none() || record.owner == env_.config.node_id) return true;
+    switch (peers_.standing(record.owner, record.incarnation)) {
+        case Peers::Standing::Gone:
+            ++env_.stats.taken_over;
+            return true;
+        case Peers::Standing::Alive:
+            elsewhere(unit, record.owner);
+            return false;
+        case Peers::Standing::Unknown:
+            break;
+    }
+    if (++unit.hold_tries >= kHoldTries) {
+        acquire_failed(unit, "nothing can be learned of node " + record.owner + ", which has it");
+        return false;
+    }
+    unit.awaits_peer = true;
+    awaiting_peers_.push_back(unit.id);
+    peers_.look(record.owner, record.incarnation);
+    return false;
+}
+
+void Units::peers_changed() {
+    for (const UnitId id : std::exchange(awaiting_peers_, {})) {
+        Unit* unit = unit_of(id);
+        if (unit == nullptr || !std::exchange(unit->awaits_peer, false)) continue;
+        if (unit->hold == Hold::Acquiring && unit->store_op == 0) acquire(*unit);
+    }
+    control_changed();  // somebody may be there now who takes what this node gives away
 }
 
 void Units::hold_written(Unit& unit, StoreAnswer& answer) {
@@ -107,19 +150,94 @@ void Units::fence(Unit& unit, const std::string& why) {
     env_.note(NoteLevel::Error, "units", unit.key + ": fenced: " + why);
     unit.hold = Hold::Fenced;
     undo(unit, "the actor has another owner");
+    forget_hold(unit);
+    hand_over_ended(unit, true);
+    refuse_waiting(unit, ReplyReason::Unavailable, "the actor has another owner");
+    pump(unit);  // nothing is pending any more, which a stopping node waits for
+}
+
+// The lease on which it hung is gone. What is open at the store may be applied or not, and nobody is told.
+void Units::lose_hold(Unit& unit, const std::string& why) {
+    const bool entry_open = unit.commit_op != 0 && !unit.pending.empty() &&
+                            !unit.pending.front().entry.write_id.none();
+    const std::uint64_t in_doubt = entry_open ? unit.pending.front().ordinal : 0;
+    store_.abandon(std::exchange(unit.store_op, 0));
+    store_.abandon(std::exchange(unit.commit_op, 0));
+    unit.awaits_peer = false;
+    unit.hold_tries = 0;
+    ++unit.load;  // fetches of a load under way are nobody's
+    unit.fetches_open = 0;
+    unit.fetched.clear();
+    unit.to_fetch.clear();
+    unit.hold = Hold::Fenced;
+    undo(unit, why, in_doubt);
+    forget_hold(unit);
+    look_at_room(unit);
+    hand_over_ended(unit, true);
+    refuse_waiting(unit, ReplyReason::Unavailable, why);
+    pump(unit);
+}
+
+// What a hold knew is the new owner's from here on.
+void Units::forget_hold(Unit& unit) {
     unit.hold = Hold::Idle;
+    unit.memory = Memory::Cold;
     unit.sealed = false;
+    unit.restored = false;
     unit.next_seq = 0;
     unit.slots.clear();
     unit.garbage.clear();
-    // The new owner's from here on.
     unit.stored = {};
     unit.alarm.reset();
     forget_offers(unit);
     unit.done.clear();
     unit.outbox_hint.reset();
-    refuse_waiting(unit, ReplyReason::Unavailable, "the actor has another owner");
-    pump(unit);  // nothing is pending any more, which a stopping node waits for
+}
+
+void Units::released(Unit& unit, const StoreAnswer& answer) {
+    unit.store_op = 0;
+    if (answer.outcome == Outcome::Refused) {
+        unit.record.state = HoldState::Held;
+        unit.hold = Hold::Serving;
+        if (unit.handing) return hand_over_ended(unit, false);
+        return pump(unit);
+    }
+    if (answer.outcome != Outcome::Applied)
+        env_.note(NoteLevel::Warn,
+                  "units",
+                  unit.key + ": superseded while it was being released");
+    const auto alarm = unit.stored.alarm;
+    forget_hold(unit);
+    if (unit.handing) {
+        const UnitId id = unit.id;
+        const bool free = answer.outcome == Outcome::Applied;
+        if (alarm && free) hand_alarm({unit.key, alarm->due_ms, alarm->nonce, 1});
+        hand_over_ended(unit, true);
+        if (unit_of(id) == nullptr) return;
+    }
+    if (unit.has_work()) return pump(unit);
+    if (!unit.deleting && !unit.placing && unit.peer_calls == 0 && unit.pumping == 0) forget(unit);
+}
+
+void Units::control_changed() {
+    drain_.wanted(control_.drains(env_.config.node_id));
+}
+
+void Units::lease_lost(const std::string& why) {
+    lost_ = true;
+    drain_.forget();
+    alarms_to_hand_.clear();
+    incarnation_ = 0;
+    alarms_.forget();
+    std::vector<UnitId> all;
+    for (const auto& [id, unit] : units_) all.push_back(id);
+    std::sort(all.begin(), all.end());  // the map's order is nobody's business
+    for (const UnitId id : all) {
+        Unit* unit = unit_of(id);
+        if (unit == nullptr) continue;
+        close_sockets(*unit);
+        lose_hold(*unit, "the node lost its lease: " + why);
+    }
 }
 
 void Units::release(Unit& unit) {
@@ -139,23 +257,7 @@ void Units::release(Unit& unit) {
                    unit.hold_etag,
                    unit.hold_write,
                    [this, id = unit.id](StoreAnswer& answer) {
-                       Unit* found = unit_of(id);
-                       if (found == nullptr) return;
-                       found->store_op = 0;
-                       if (answer.outcome == Outcome::Refused) {
-                           found->record.state = HoldState::Held;
-                           found->hold = Hold::Serving;
-                           return pump(*found);
-                       }
-                       if (answer.outcome != Outcome::Applied)
-                           env_.note(NoteLevel::Warn,
-                                     "units",
-                                     found->key + ": superseded while it was being released");
-                       found->hold = Hold::Idle;
-                       found->sealed = false;
-                       found->slots.clear();
-                       if (found->has_work()) return pump(*found);
-                       if (!found->deleting && !found->placing) forget(*found);
+                       if (Unit* found = unit_of(id)) released(*found, answer);
                    });
 }
 

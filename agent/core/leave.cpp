@@ -84,7 +84,9 @@ void Units::leave_when_due(Unit& unit) {
     }
     if (reason == StopReason::Evict) ++env_.stats.evicted;
     go_cold(unit, true);
-    if (std::exchange(unit.release_after, false) && unit.hold == Hold::Serving && at_rest(unit) &&
+    // One that is handed over takes its unsent messages along: its next owner finds them announced.
+    const bool may_go = at_rest(unit) || (unit.handing && pausing(unit));
+    if (std::exchange(unit.release_after, false) && unit.hold == Hold::Serving && may_go &&
         unit.sockets == 0)
         release(unit);
 }

@@ -233,6 +233,9 @@ void Units::fold(Unit& unit) {
         unit.stored.add(entry);
     }
     unit.alarm = unit.stored.alarm;
+    // Whoever held it before knew of its alarm; this node may not.
+    if (unit.alarm && !env_.config.lease.none())
+        alarms_.known({unit.key, unit.alarm->due_ms, unit.alarm->nonce, 1});
     unit.fetched.clear();
     unit.memory = Memory::Activating;
     unit.activation = 0;

@@ -91,6 +91,7 @@ void Units::bury(DeadLetter letter) {
 
 // The receiver's answer has passed its gate: what it did, and its mark, are stored.
 void Units::message_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply) {
+    if (message.peer) return answer_peer(*message.peer, reply);
     if (message.source == journal_.source()) return journalled_ended(receiver, message, reply);
     Unit* sender = unit_named(message.source);
     if (sender == nullptr) return;
@@ -149,10 +150,17 @@ void Units::drop_mark(const std::string& class_name,
                       std::uint64_t n) {
     const auto key = actor_unit(env_.config.tenant, class_name, actor);
     Unit* receiver = key ? unit_named(*key) : nullptr;
-    if (receiver == nullptr || receiver->applied.contains(source)) return;
-    const auto mark = receiver->stored.applied.find(source);
-    if (mark != receiver->stored.applied.end() && mark->second == n)
-        receiver->stored.applied.erase(mark);
+    if (receiver == nullptr) return;
+    if (env_.config.lease.none()) return drop_mark_of(*receiver, source, n);
+    if (receiver->hold == Hold::Serving) return drop_mark_later(*key, source, n);
+    if (!receiver->owner.empty()) settle_at_owner(*receiver, source, n);
+}
+
+void Units::drop_mark_of(Unit& receiver, const std::string& source, std::uint64_t n) {
+    if (receiver.applied.contains(source)) return;
+    const auto mark = receiver.stored.applied.find(source);
+    if (mark != receiver.stored.applied.end() && mark->second == n)
+        receiver.stored.applied.erase(mark);
 }
 
 }  // namespace hf::core

@@ -142,6 +142,7 @@ void Units::retry_closes() {
 
 void Units::gateway_gone(Handle gateway) {
     bulk_.gateway_gone(gateway);
+    peers_of_gateway_gone(gateway);
     for (const std::uint64_t number : sockets_.of_gateway(gateway)) {
         const Socket socket = *sockets_.find(number);
         sockets_.remove(number);

@@ -35,6 +35,13 @@ std::vector<std::uint64_t> Sockets::of_gateway(Handle gateway) const {
     return out;
 }
 
+std::vector<std::uint64_t> Sockets::of_unit(UnitId unit) const {
+    std::vector<std::uint64_t> out;
+    for (const auto& [number, socket] : sockets_)
+        if (socket.open && socket.unit == unit) out.push_back(number);
+    return out;
+}
+
 bool Sockets::sent(Handle gateway, std::size_t connections, std::size_t bytes) {
     std::size_t& portion = portions_[gateway];
     const bool was_full = portion >= kPortionBytes;

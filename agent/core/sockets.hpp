@@ -40,6 +40,8 @@ public:
     [[nodiscard]] std::uint64_t number_of(Handle gateway, std::uint64_t theirs) const;
     void remove(std::uint64_t number);
     [[nodiscard]] std::vector<std::uint64_t> of_gateway(Handle gateway) const;
+    // The open ones of a unit; looks at all.
+    [[nodiscard]] std::vector<std::uint64_t> of_unit(UnitId unit) const;
     [[nodiscard]] std::size_t size() const { return sockets_.size(); }
 
     // Counts messages to `connections` sockets with `bytes` each. True: the portion is full with it, ask for room.

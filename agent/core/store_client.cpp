@@ -74,6 +74,18 @@ OpId StoreClient::probe(Done done) {
     return submit(std::move(request), std::move(done));
 }
 
+void StoreClient::abandon(OpId op) {
+    const auto it = open_.find(op);
+    if (it == open_.end()) return;
+    Pending& pending = it->second;
+    pending.abandoned = true;
+    pending.done = [](StoreAnswer&) {};
+    if (pending.sent_to.valid()) return;  // its answer makes room for others
+    forget_flight(pending);
+    std::erase(waiting_, op);
+    open_.erase(it);
+}
+
 void StoreClient::forget_flight(Pending& pending) {
     if (pending.sent_to.valid()) --in_flight_;
     pending.sent_to = {};
@@ -145,7 +157,7 @@ bool StoreClient::answered(StoreAnswer& answer) {
     const bool put = pending.request.verb == StoreVerb::Put;
     const bool undecided = answer.outcome == Outcome::Unknown ||
                            (put && pending.uncertain && answer.outcome == Outcome::Refused);
-    if (undecided && pending.request.verb != StoreVerb::Delete) {
+    if (undecided && !pending.abandoned && pending.request.verb != StoreVerb::Delete) {
         if (put) ++env_.stats.commit_unknown;
         pending.uncertain = put;
         pending.backoff.begin(env_.now);
@@ -180,11 +192,20 @@ void StoreClient::died(Handle storage) {
         guard_->backoff.end();
     }
     std::deque<OpId> again;
-    for (auto& [op, pending] : open_) {
-        if (pending.sent_to != storage) continue;
+    for (auto it = open_.begin(); it != open_.end();) {
+        Pending& pending = it->second;
+        if (pending.sent_to != storage) {
+            ++it;
+            continue;
+        }
         forget_flight(pending);
+        if (pending.abandoned) {
+            it = open_.erase(it);
+            continue;
+        }
         pending.uncertain = pending.request.verb == StoreVerb::Put;
-        again.push_back(op);
+        again.push_back(it->first);
+        ++it;
     }
     // What was sent once goes before what never was.
     waiting_.insert(waiting_.begin(), again.begin(), again.end());

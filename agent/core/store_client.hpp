@@ -58,6 +58,8 @@ public:
     OpId erase(std::vector<std::string> keys, Done done);
     OpId list(std::string prefix, std::string after, std::uint32_t limit, Done done);
     OpId probe(Done done);
+    // Nobody waits for it any more (0: nothing): it is not sent again, and what becomes of one that was sent is not told.
+    void abandon(OpId op);
 
     // From now on: `known` judges the object at `key` of each instance routed to; `strange(instance, why)` hears of one
     // whose store is another. That one is never used.
@@ -83,6 +85,7 @@ private:
         Done done;
         Handle sent_to;  // invalid: waiting
         Backoff backoff;
+        bool abandoned = false;
         bool uncertain =
             false;  // a Put that may have been applied: a refusal decides nothing any more
     };

@@ -30,6 +30,7 @@ public:
     std::vector<Resume> resumed;
     std::function<bool(const StoreRequest&)> store;  // true: kept from the store
     std::vector<StoreRequest> requests;
+    std::function<bool(const Action&)> others;  // whatever else; true: taken care of
 
     // The event asks for a call and waits.
     static DeliveredIn calls(const Deliver& deliver, const std::string& target) {
@@ -66,7 +67,7 @@ private:
             return true;
         }
         const auto* deliver = std::get_if<Deliver>(&action);
-        if (deliver == nullptr) return false;
+        if (deliver == nullptr) return others && others(action);
         const std::string name = names_[deliver->activation];
         seen_.emplace_back(name, *deliver);
         const auto handler = handlers_.find(name);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -30,29 +31,49 @@ public:
         return keep(nodes_, record);
     }
     [[nodiscard]] Result<HoldRecord> decode_hold(BytesView b) const override {
-        return holds_.at(b[0] | (std::size_t{b[1]} << 8U));
+        return holds_.at(at(b));
     }
     [[nodiscard]] Result<LogEntry> decode_entry(BytesView b) const override {
-        return entries_.at(b[0] | (std::size_t{b[1]} << 8U));
+        return entries_.at(at(b));
     }
     [[nodiscard]] Result<StoreRecord> decode_store(BytesView b) const override {
-        return stores_.at(b[0] | (std::size_t{b[1]} << 8U));
+        return stores_.at(at(b));
     }
     [[nodiscard]] Result<NodeRecord> decode_node(BytesView b) const override {
-        return nodes_.at(b[0] | (std::size_t{b[1]} << 8U));
+        return nodes_.at(at(b));
     }
 
 private:
     template <class T>
     static Bytes keep(std::vector<T>& table, const T& record) {
         table.push_back(record);
-        const std::size_t at = table.size() - 1;
-        return {static_cast<std::uint8_t>(at), static_cast<std::uint8_t>(at >> 8U)};
+        const std::size_t number = table.size() - 1;
+        return {static_cast<std::uint8_t>(number),
+                static_cast<std::uint8_t>(number >> 8U),
+                static_cast<std::uint8_t>(number >> 16U)};
     }
-    mutable std::vector<HoldRecord> holds_;
-    mutable std::vector<LogEntry> entries_;
-    mutable std::vector<StoreRecord> stores_;
-    mutable std::vector<NodeRecord> nodes_;
+    [[nodiscard]] static std::size_t at(BytesView b) {
+        return b[0] | (std::size_t{b[1]} << 8U) | (std::size_t{b[2]} << 16U);
+    }
+    // Of all rigs: nodes on one bucket read each other's records.
+    inline static std::vector<HoldRecord> holds_;
+    inline static std::vector<LogEntry> entries_;
+    inline static std::vector<StoreRecord> stores_;
+    inline static std::vector<NodeRecord> nodes_;
+};
+
+// What the store holds; nodes may share it.
+struct TestBucket {
+    struct Object {
+        Bytes body;
+        std::string etag;
+    };
+    std::map<std::string, Object> objects;
+    std::uint64_t versions = 0;
+
+    void put(const std::string& key, Bytes body) {
+        objects[key] = {std::move(body), "e" + std::to_string(++versions)};
+    }
 };
 
 inline Config small_config() {
@@ -83,13 +104,15 @@ public:
     explicit Rig(Config config = small_config(),
                  BadBuilds bad = {},
                  const std::function<void(Rig&)>& before = {},
-                 JournalLoaded journal = {"stream", 1, {}})
-        : core(std::move(config), codec, std::move(bad)) {
+                 JournalLoaded journal = {"stream", 1, {}},
+                 std::shared_ptr<TestBucket> shared = std::make_shared<TestBucket>(),
+                 Time start = kSecond)
+        : core(std::move(config), codec, std::move(bad)), now(start), bucket(std::move(shared)) {
         if (before) before(*this);
         feed(std::move(journal));
         feed(StartNode{});
     }
-    void put(const std::string& key, Bytes body) { objects_[key] = std::move(body); }
+    void put(const std::string& key, Bytes body) { bucket->put(key, std::move(body)); }
 
     // Feeds one event and everything that follows from it at this instant.
     void feed(Event event) {
@@ -179,6 +202,7 @@ public:
     TableCodec codec;
     Core core;
     Time now = kSecond;
+    std::shared_ptr<TestBucket> bucket;
     std::vector<std::pair<Time, Action>> done;
     std::function<bool(const Action&)> hook;  // true: taken care of
     std::set<std::string> wants_stop;         // units that say so when they are activated
@@ -228,24 +252,30 @@ private:
         answer.from = request.to;
         answer.op = request.op;
         answer.outcome = Outcome::Applied;
-        const auto found = objects_.find(request.key);
+        auto& objects = bucket->objects;
+        const auto found = objects.find(request.key);
+        const bool there = found != objects.end();
         if (request.verb == StoreVerb::Get) {
-            if (found == objects_.end()) answer.outcome = Outcome::NotFound;
-            if (found != objects_.end()) answer.body = found->second;
+            if (!there) answer.outcome = Outcome::NotFound;
+            if (there) answer.body = found->second.body;
+            if (there) answer.etag = found->second.etag;
         } else if (request.verb == StoreVerb::Put) {
-            if (request.condition == Condition::IfAbsent && found != objects_.end())
-                answer.outcome = Outcome::PreconditionFailed;
-            else
-                objects_[request.key] = request.body;
+            const bool met =
+                request.condition == Condition::None ||
+                (request.condition == Condition::IfAbsent ? !there
+                                                          : there && found->second.etag == request.etag);
+            if (met) bucket->put(request.key, request.body);
+            if (!met) answer.outcome = Outcome::PreconditionFailed;
+            if (met) answer.etag = objects.at(request.key).etag;
         } else if (request.verb == StoreVerb::Delete) {
-            objects_.erase(request.key);
-            for (const std::string& key : request.also) objects_.erase(key);
+            objects.erase(request.key);
+            for (const std::string& key : request.also) objects.erase(key);
         } else if (request.verb == StoreVerb::List) {
-            for (const auto& [key, body] : objects_) {
-                if (key.starts_with(request.key)) answer.objects.push_back({key, body.size(), "e"});
+            for (const auto& [key, object] : objects) {
+                if (key.starts_with(request.key))
+                    answer.objects.push_back({key, object.body.size(), object.etag});
             }
         }
-        answer.etag = "e";
         answer.conditional_writes = true;
         feed(answer);
     }
@@ -266,7 +296,6 @@ private:
     std::deque<Event> pending_;
     bool busy_ = false;
     std::map<Handle, Kind> kinds_;
-    std::map<std::string, Bytes> objects_;
     std::uint64_t last_req_ = 0;
 };
 

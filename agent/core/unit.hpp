@@ -54,6 +54,11 @@ struct FromSocketClosed {
     std::string reason;
     unsigned tries = 0;  // that never came to run
 };
+// Another node's actor, or its client, asks for this one; the answer goes back through the gateway.
+struct FromPeer {
+    Handle gateway;
+    std::uint64_t req_id = 0;
+};
 struct FromCall {
     UnitId caller = 0;
     std::uint64_t event = 0;    // of the caller, that waits
@@ -65,6 +70,7 @@ struct FromMessage {
     std::string source;                // the sending unit, or the journal's stream
     std::uint64_t n = 0;
     bool last = false;  // the last try: a handler that fails again has had its chance
+    std::optional<FromPeer> peer = std::nullopt;  // the source is another node's
 };
 struct FromAlarm {
     std::int64_t due_ms = 0;
@@ -87,7 +93,8 @@ using Origin = std::variant<FromRequest,
                             FromAlarm,
                             FromRestart,
                             FromBuffered,
-                            FromStop>;
+                            FromStop,
+                            FromPeer>;
 [[nodiscard]] EventKind kind_of(const Origin& origin);
 
 // Who waits for an event's answer. Answered exactly once, or not at all when its gateway died.
@@ -106,7 +113,9 @@ struct Mail {
     std::uint64_t trace = 0;
     std::uint16_t attempt = 1;
     std::uint8_t deaths = 0;    // runtimes that died of a fault with this as current
-    std::vector<UnitId> chain;  // units that wait for this event, the first caller first
+    // Escaped units that wait for this event, the first caller first; also those of other nodes.
+    std::vector<std::string> chain;
+    bool passed_on = false;  // another node asks: it is never passed on again
     AttachmentRef attached;     // a large body: kept until the event is decided, it may run again
     Bulk::Held held;
 };
@@ -143,6 +152,12 @@ struct PendingEntry {
     bool hinted = false;    // its alarm is in the index
 };
 
+// On its way to another node (hand_over.cpp).
+struct HandOver {
+    bool job = false;  // its sockets have ended: what comes now waits behind
+    Time by = 0;       // it stays for now when that has not ended by then
+};
+
 struct Unit {
     UnitId id = 0;
     std::string key;  // escaped
@@ -158,6 +173,10 @@ struct Unit {
     OpId store_op = 0;  // the one hold, list or seal request that is open, 0 = none
     unsigned seal_tries = 0;
     unsigned hold_tries = 0;
+    bool awaits_peer = false;  // Acquiring: until it is known whether its owner lives
+    std::string owner;         // another node, as it was found last
+    Time owner_until = 0;      // until then it is not looked up again
+    std::size_t peer_calls = 0;  // events that were passed on and are not answered
 
     // The log. next_seq is the slot of the next entry to be sent; 0: not known yet.
     std::uint64_t next_seq = 0;
@@ -224,6 +243,9 @@ struct Unit {
     std::size_t sockets = 0;           // open ones, and those whose end waits to be told again
     std::deque<Mail> mailbox;
     std::size_t mailbox_bytes = 0;
+    std::optional<HandOver> handing;
+    std::deque<Mail> behind;  // came after its hand-over began, and goes where the hold goes
+    Time hand_over_at = 0;    // not before
     std::deque<Output> outputs;
     bool gate_held = false;  // in Units::held_gates_
 

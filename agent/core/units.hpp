@@ -7,13 +7,14 @@
 //  - only one Delivered of a live activation is accepted; a retired activation's messages are dropped;
 //  - after a refused or fenced commit everything after the last stored entry is undone, clients hear 503;
 //  - a runtime's death leaves the hold alone: settle, list, activate anew, run the open event again.
+//  - what another node holds is passed on to it, once; what a dead one held is taken, and sealed before anything else;
 //   - a call leaves once what came before its event is stored; its event is parked, and its unit runs nothing else;
 //  - a message to another unit leaves once it is stored with its sender, and is applied once by its number;
 //  - a request for later is in the journal before its client hears so, and is applied once by its number;
 //  - an alarm fires through the index; only the unit's own log says whether it still stands;
 //  - who wants a Stop leaves memory after it, with what it wrote stored, and runs nothing else in that activation.
 // One file per concern: admit.cpp, answers.cpp, hold.cpp, load.cpp, run.cpp, leave.cpp, commit.cpp, bases.cpp, calls.cpp, messages.cpp, later.cpp,
-// wakes.cpp, socket_events.cpp.
+// wakes.cpp, socket_events.cpp, pass_on.cpp, hand_over.cpp.
 #pragma once
 
 #include <deque>
@@ -28,10 +29,13 @@
 
 #include "agent/core/alarms.hpp"
 #include "agent/core/bulk.hpp"
+#include "agent/core/control.hpp"
+#include "agent/core/drain.hpp"
 #include "agent/core/env.hpp"
 #include "agent/core/events.hpp"
 #include "agent/core/journal.hpp"
 #include "agent/core/offers.hpp"
+#include "agent/core/peers.hpp"
 #include "agent/core/placer.hpp"
 #include "agent/core/ready_lines.hpp"
 #include "agent/core/sockets.hpp"
@@ -47,11 +51,25 @@ inline constexpr std::uint8_t kPoisonDeaths = 3;
 
 class Units {
 public:
-    Units(Env& env, StoreClient& store, Supervision& supervision);
+    // `says`: the node's state, for its record.
+    Units(Env& env,
+          StoreClient& store,
+          Supervision& supervision,
+          Peers& peers,
+          Control& control,
+          std::function<void(Drain::State)> says);
 
     // The node is known to the store under this incarnation: units may be acquired from now on.
     // Seals that fence an incarnation <= reaped may be compacted away.
     void open(std::uint64_t incarnation, std::uint64_t reaped);
+    // The incarnation is over. Nothing is held, run or written from here on; what had not come to be stored is answered so,
+    // and what nobody can know of as well. open() follows when the node has come back.
+    void lease_lost(const std::string& why);
+    // The standing of another node may have changed.
+    void peers_changed();
+    // What operators ask for has changed.
+    void control_changed();
+    void peer_replied(PeerRepliedIn& event);
     // Nothing new is admitted; what was accepted goes on.
     void close() {
         closing_ = true;
@@ -103,6 +121,8 @@ public:
     [[nodiscard]] const Bulk& bulk() const { return bulk_; }
     [[nodiscard]] const StateRoom& states() const { return states_; }
     [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }
+    [[nodiscard]] std::size_t passed_on_open() const { return peer_ops_.size(); }
+    [[nodiscard]] const Drain& drain() const { return drain_; }
     [[nodiscard]] const std::unordered_map<UnitId, std::unique_ptr<Unit>>& all() const {
         return units_;
     }
@@ -142,6 +162,62 @@ private:
         std::size_t class_index = 0;  // but of a Drop, which is nobody's any more
     };
 
+    // An event that was passed on to the node that holds its actor.
+    struct PeerOp {
+        UnitId unit = 0;  // 0: nobody waits for the answer
+        Waiting waiting;
+        Bulk::Held held;  // its large body
+        Handle gateway;
+        std::string node;
+        bool chosen = false;  // it is not known to hold the unit: it was chosen to take it
+        std::optional<Hint> alarm = std::nullopt;  // it is to arm this one
+    };
+    // An alarm of a unit that was given away, until another node has armed it.
+    struct LeftAlarm {
+        Hint hint;
+        Time at = 0;  // of the next try
+        OpId op = 0;  // the try that is open
+    };
+
+    // hand_over.cpp
+    [[nodiscard]] std::vector<std::string> eligible_peers() const;
+    [[nodiscard]] std::string chosen_peer(const std::string& unit) const;
+    void suspect(const std::string& node);
+    [[nodiscard]] std::vector<UnitId> next_to_hand_over(std::size_t most);
+    void hand_over(UnitId id);
+    void go_on_handing(Unit& unit);
+    void hand_over_ended(Unit& unit, bool gone);
+    void take_back_handed();
+    void hand_over_tick();
+    [[nodiscard]] Time hand_over_deadline() const;
+    [[nodiscard]] Drain::Left left_to_drain() const;
+    void hand_alarm(const Hint& hint);
+    void alarm_handed(const PeerOp& op, PeerOutcome outcome, const ReplyOut& reply);
+
+    // pass_on.cpp
+    [[nodiscard]] bool owner_known(const Unit& unit) const;
+    void elsewhere(Unit& unit, const std::string& node);
+    void give_to(Unit& unit, const std::string& peer);
+    // Owner: it holds the unit. Chosen: it is to take it.
+    enum class To : std::uint8_t { Owner, Chosen };
+    void pass_on(Unit& unit, To to);
+    [[nodiscard]] bool settle_here(Unit& unit, Mail& mail, To to);
+    void ask_node(Unit& unit, Mail mail, Handle gateway, To to);
+    [[nodiscard]] PeerCall call_of_peer(Handle gateway, const std::string& node);
+    [[nodiscard]] Handle peer_gateway();
+    void close_sockets(Unit& unit);
+    void peer_ended(PeerOp op, PeerOutcome outcome, ReplyOut reply);
+    void peers_of_gateway_gone(Handle gateway);
+    [[nodiscard]] bool peer_deadline_passed(const DeadlineEntry& entry);
+    void peer_asks(const RequestIn& request);
+    void answer_peer(const FromPeer& peer, ReplyOut reply);
+    void forget_owner(Unit& unit);
+    void settle_at_owner(const Unit& receiver, const std::string& source, std::uint64_t n);
+    void drop_mark_later(const std::string& unit, const std::string& source, std::uint64_t n);
+    void drop_marks_due();
+    void drop_mark_of(Unit& receiver, const std::string& source, std::uint64_t n);
+    [[nodiscard]] bool shard_is_mine(std::uint32_t shard) const;
+
     // admit.cpp
     [[nodiscard]] const ClassSpec* class_named(const std::string& name) const;
     void refuse(Handle gateway, std::uint64_t req_id, Refusal refusal);
@@ -176,6 +252,8 @@ private:
     void call_ended(const FromCall& call, ReplyOut& reply);
     void call_answered(Unit& unit, std::int32_t code, Bytes payload);
     [[nodiscard]] bool would_wait_for(const Unit& target, UnitId caller) const;
+    // The target of `mail` waits in its chain already, or the chain is as long as may be.
+    [[nodiscard]] static bool chain_is_closed(const Mail& mail, const std::string& target);
 
     // messages.cpp
     void offer_messages(Unit& unit);
@@ -230,6 +308,10 @@ private:
     void acquire(Unit& unit);
     void hold_read(Unit& unit, StoreAnswer& answer);
     void hold_written(Unit& unit, StoreAnswer& answer);
+    [[nodiscard]] bool may_take(Unit& unit, const HoldRecord& record);
+    void lose_hold(Unit& unit, const std::string& why);
+    void forget_hold(Unit& unit);
+    void released(Unit& unit, const StoreAnswer& answer);
     void acquire_failed(Unit& unit, const std::string& why);
     void fence(Unit& unit, const std::string& why);
     void release(Unit& unit);
@@ -306,7 +388,8 @@ private:
     // With Room::Any what is stored leaves whether or not its gateway has room.
     enum class Room : std::uint8_t { Needed, Any };
     void open_gate(Unit& unit, Room room = Room::Needed);
-    void undo(Unit& unit, const std::string& why);
+    // What needs entry `in_doubt` may be stored all the same: its client hears that nobody knows. 0: nothing is in doubt.
+    void undo(Unit& unit, const std::string& why, std::uint64_t in_doubt = 0);
     void compact(Unit& unit);
 
     // bases.cpp
@@ -322,6 +405,12 @@ private:
     Env& env_;
     StoreClient& store_;
     Supervision& supervision_;
+    Peers& peers_;
+    Control& control_;
+    Drain drain_;
+    std::vector<UnitId> handing_;  // units on their way to another node
+    std::map<std::string, LeftAlarm> alarms_to_hand_;  // by unit
+    std::map<std::string, Time> suspects_;             // nodes that failed to take something, until when
     Placer* placer_ = nullptr;
     Alarms alarms_;
     Journal journal_;
@@ -333,6 +422,15 @@ private:
     std::vector<UnitId> room_looks_;                   // units that may need their room no longer
     Offers<std::pair<UnitId, std::string>> messages_;  // by sender and target
     std::multimap<Time, std::pair<UnitId, FromSocketClosed>> closes_later_;
+    std::unordered_map<OpId, PeerOp> peer_ops_;
+    std::vector<UnitId> awaiting_peers_;  // units that wait for news of their owner
+    // Marks whose source is done with them; while a call of before may still be on its way, they stay.
+    struct OldMark {
+        std::string unit;
+        std::string source;
+        std::uint64_t n = 0;
+    };
+    std::multimap<Time, OldMark> old_marks_;
     std::unordered_map<UnitId, std::unique_ptr<Unit>> units_;
     std::unordered_map<std::string, UnitId> by_key_;
     std::map<Handle, RuntimeLoad> runtimes_;
@@ -348,6 +446,7 @@ private:
     std::size_t accepted_bytes_ = 0;
     std::size_t unsettled_ = 0;  // units with a pending or open entry
     bool closing_ = false;
+    bool lost_ = false;  // the lease; until open()
     // By class: the units that have a runtime, least recently active first.
     std::vector<std::list<UnitId>> warm_;
     std::size_t warm_count_ = 0;

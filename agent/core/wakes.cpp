@@ -25,6 +25,17 @@ Alarms::Visit Units::visit(const Hint& hint) {
                                                         : Alarms::Visit::NoRoom;
 }
 
+// The shards of the index are divided among the nodes that live, without a word between them.
+bool Units::shard_is_mine(std::uint32_t shard) const {
+    if (env_.config.lease.none()) return true;
+    const std::string subject = "alarms/" + std::to_string(shard);
+    // One that gives everything away does not look for more, unless all do.
+    std::vector<std::string> names = peers_.living();
+    std::erase_if(names, [&](const std::string& node) { return control_.drains(node); });
+    if (names.empty()) names = peers_.living();
+    return rendezvous(subject, names) == env_.config.node_id;
+}
+
 void Units::visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& reply) {
     switch (reply.reason) {
         case ReplyReason::Ok:

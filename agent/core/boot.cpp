@@ -144,6 +144,7 @@ void Core::node_read(StoreAnswer& answer) {
 
 void Core::publish(NodeRecord record, Condition condition, const std::string& etag) {
     const std::uint64_t before = record.incarnation;
+    const bool ours = env_.config.lease.none() || record.instance == env_.config.instance_id;
     record.id = env_.config.node_id;
     record.http_address = env_.config.http_address;
     if (!env_.config.peer_address.empty() &&
@@ -163,8 +164,9 @@ void Core::publish(NodeRecord record, Condition condition, const std::string& et
     record.store_id = store_id_;
     record.dead.reset();
     // Only what this daemon itself killed and waited for, or what ran before this boot, counts as reaped. An incarnation of
-    // this very process ended with its lease: what it had open may still land.
-    if (env_.config.leftovers_reaped && incarnation_before_ == 0) record.reaped = before;
+    // this very process ended with its lease: what it had open may still land. What another data directory left is not ours
+    // to kill.
+    if (env_.config.leftovers_reaped && incarnation_before_ == 0 && ours) record.reaped = before;
     const Time asked = env_.lease_now();
     store_.put(key::node(env_.config.node_id),
                env_.codec.encode(record),

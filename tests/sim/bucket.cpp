@@ -6,7 +6,10 @@ using core::Condition;
 using core::Outcome;
 using core::StoreVerb;
 
-void Bucket::serve(const core::StoreRequest& request, bool disk_full, core::StoreAnswer& answer) {
+void Bucket::serve(const core::StoreRequest& request,
+                   std::size_t by,
+                   bool disk_full,
+                   core::StoreAnswer& answer) {
     const auto found = objects_.find(request.key);
     switch (request.verb) {
         case StoreVerb::Get:
@@ -17,7 +20,7 @@ void Bucket::serve(const core::StoreRequest& request, bool disk_full, core::Stor
             answer.write_id = found->second.write_id;
             return;
         case StoreVerb::Put:
-            return put(request, disk_full, answer);
+            return put(request, by, disk_full, answer);
         case StoreVerb::Delete:
             answer.outcome = Outcome::NotFound;
             if (erase(request.key)) answer.outcome = Outcome::Applied;
@@ -30,6 +33,7 @@ void Bucket::serve(const core::StoreRequest& request, bool disk_full, core::Stor
         case StoreVerb::Probe:
             answer.outcome = Outcome::Applied;
             answer.conditional_writes = true;
+            answer.store_time_ms = clock_();
             return;
     }
 }
@@ -43,7 +47,10 @@ bool Bucket::erase(const std::string& key) {
     return true;
 }
 
-void Bucket::put(const core::StoreRequest& request, bool disk_full, core::StoreAnswer& answer) {
+void Bucket::put(const core::StoreRequest& request,
+                 std::size_t by,
+                 bool disk_full,
+                 core::StoreAnswer& answer) {
     const auto found = objects_.find(request.key);
     const bool exists = found != objects_.end();
     if (exists && !request.write_id.none() && found->second.write_id == request.write_id) {
@@ -70,16 +77,18 @@ void Bucket::put(const core::StoreRequest& request, bool disk_full, core::StoreA
         answer.reason = "the disk is full";
         return;
     }
-    Object object{request.body, "v" + std::to_string(++versions_), request.write_id};
+    Object object{
+        request.body, "v" + std::to_string(++versions_), request.write_id, clock_()};
     answer.outcome = Outcome::Applied;
     answer.etag = object.etag;
     answer.write_id = object.write_id;
-    watcher_.written(request.key, object);
+    watcher_.written(request.key, object, by);
     objects_.insert_or_assign(request.key, std::move(object));
 }
 
 void Bucket::list(const core::StoreRequest& request, core::StoreAnswer& answer) const {
     answer.outcome = Outcome::Applied;
+    answer.store_time_ms = clock_();
     auto it = request.after.empty() ? objects_.lower_bound(request.key)
                                     : objects_.upper_bound(request.after);
     for (; it != objects_.end() && it->first.starts_with(request.key); ++it) {
@@ -87,7 +96,8 @@ void Bucket::list(const core::StoreRequest& request, core::StoreAnswer& answer) 
             answer.more = true;
             return;
         }
-        answer.objects.push_back({it->first, it->second.body.size(), it->second.etag});
+        answer.objects.push_back(
+            {it->first, it->second.body.size(), it->second.etag, it->second.modified_ms});
     }
 }
 

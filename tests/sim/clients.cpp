@@ -10,14 +10,16 @@ namespace hf::sim {
 
 namespace {
 constexpr Time kSettle = 120 * kSecond;  // stalls are found, back-offs end, ghosts land
+constexpr Time kSettleSound = 40 * kSecond;  // nothing hangs and nothing backs off
 constexpr Time kFinalDeadline = 30 * kSecond;
+constexpr Time kProbe = 5 * kSecond;
 // A storage that hung unnoticed is found within 22 s, and who waits for a Stop meanwhile is told to come back each second.
 constexpr int kFinalAttempts = 40;
 }  // namespace
 
 void World::schedule_clients() {
     // On a calm day nobody knocks before every process serves.
-    if (scenario.calm) run_until(now_ + kSecond, [] { return false; });
+    if (scenario.calm) pass(scenario.cluster() ? 3 * kSecond : kSecond);
     for (int i = 0; i < scenario.requests; ++i) {
         after(dice.between(0, scenario.span), [this] {
             const bool hammer = dice.percent(scenario.hammer_percent);
@@ -41,29 +43,29 @@ void World::schedule_clients() {
     }
 }
 
-Gateway* World::ready_gateway() {
-    std::vector<Gateway*> ready;
-    for (auto& [generation, instance] : instances_) {
-        if (instance->kind() == core::Kind::Gateway && instance->serving())
-            ready.push_back(static_cast<Gateway*>(instance.get()));
-    }
-    return ready.empty() ? nullptr : dice.pick(ready);
+Node* World::ready_node() {
+    if (!scenario.cluster()) return nodes_.front().get();
+    std::vector<Node*> there;
+    for (Node* node : all_up())
+        if (!node->name().intruder && !node->stands_still()) there.push_back(node);
+    return there.empty() ? nullptr : dice.pick(there);
 }
 
-void World::send_request(
-    const std::string& name, Op op, Time deadline, bool final_read, bool later) {
-    Gateway* gateway = ready_gateway();
+std::uint64_t World::send_request(
+    const std::string& name, Op op, Time deadline, bool final_read, bool later, Node* at) {
+    Node* node = at == nullptr ? ready_node() : at;
+    Gateway* gateway = node == nullptr ? nullptr : node->ready_gateway();
     if (gateway == nullptr) {
         if (final_read) broken("no gateway serves when all trouble is over");
-        return;
+        return 0;
     }
     Asked asked;
     asked.unit = core::actor_unit("default", "counter", name).value();
     asked.op = op;
-    asked.gateway = {life_, gateway->handle().generation};
-    asked.req_id = ++last_req_;
-    asked.sent = now_;
-    asked.deadline = now_ + deadline;
+    asked.gateway = {node->number(), node->life(), gateway->handle().generation};
+    asked.req_id = next_request();
+    asked.sent = node->now();
+    asked.deadline = asked.sent + deadline;
     asked.final_read = final_read;
     asked.later = later;
     EventPayload event;
@@ -78,9 +80,9 @@ void World::send_request(
     if (op == Op::Wake) event.after = static_cast<std::uint64_t>(dice.between(0, 5000));
     event.id = history.asked(asked);
     if (tracing_)
-        trace("client: #" + std::to_string(event.id) + " req " + std::to_string(asked.req_id) +
-              " op " + std::to_string(static_cast<int>(op)) + " on " + asked.unit +
-              " deadline in " + std::to_string(deadline / kMs) + " ms");
+        node->trace("client: #" + std::to_string(event.id) + " req " +
+                    std::to_string(asked.req_id) + " op " + std::to_string(static_cast<int>(op)) +
+                    " on " + asked.unit + " deadline in " + std::to_string(deadline / kMs) + " ms");
     gateway->sent(asked.req_id);
     core::RequestIn request;
     request.from = gateway->handle();
@@ -92,14 +94,19 @@ void World::send_request(
     request.deadline = asked.deadline;
     if (!later && comes_large(event.id))
         request.attached = std::make_shared<const LargeBody>(event.id);
-    feed(std::move(request));
+    node->feed(std::move(request));
+    return event.id;
 }
 
 void World::quiesce() {
     faults_ = false;
     disk_full_ = false;
     if (tracing_) trace("from here on nothing goes wrong any more");
-    run_until(now_ + scenario.deadline_max + kMs, [this] { return history.open() == 0; });
+    if (scenario.cluster()) end_faults();
+    if (scenario.only_nodes_fail) probe_all();
+    // By whichever clock.
+    const Time most = scenario.deadline_max + (scenario.cluster() ? scenario.deadline_max / 50 : 0);
+    run_until(now_ + most + kMs, [this] { return history.open() == 0; });
     if (history.open() != 0) {
         for (const Asked& request : history.all()) {
             if (!request.answered && !request.orphaned)
@@ -109,123 +116,130 @@ void World::quiesce() {
     }
     settle();
     final_reads();
-    check_core();
-    if (scenario.calm) check_balance();
-    stop_node();
+    check_cores();
+    if (scenario.calm) {
+        for (const Node* node : all_up()) node->check_balance();
+        for (const Asked& request : history.all()) {
+            if (request.answered && request.reason != core::ReplyReason::Ok)
+                broken("#" + std::to_string(request.id) + " was answered '" +
+                       reason_name(request.reason) + "' on a day when nothing went wrong");
+        }
+    }
+    stop_nodes();
+}
+
+// Who may be dead is known to be so after that, what it held is taken, and each node knows where to find it.
+void World::probe_all() {
+    const core::LeaseSpec& lease = scenario.lease;
+    const Time bound = lease.ttl + lease.grace + lease.poll + 2 * kSecond;
+    pass(bound + bound / 50);
+    const Time own = history.open() == 0 ? kProbe : kFinalDeadline;
+    if (tracing_) trace("each node is asked for each unit");
+    std::vector<std::uint64_t> reads;
+    for (const std::string& unit : history.units())
+        for (Node* node : all_up())
+            if (!node->name().intruder)
+                reads.push_back(send_request(
+                    core::parse_unit(unit)->name, Op::Read, own, true, false, node));
+    pass(own + own / 50);
+    for (const std::uint64_t id : reads) {
+        const Asked& read = history.request(id);
+        if (read.answered && read.reason == core::ReplyReason::Ok) continue;
+        broken(nodes_[read.gateway.node]->name().id + " does not answer for " + read.unit + ", " +
+               std::to_string(bound / kMs) + " ms after the last fault: " +
+               (read.answered ? reason_name(read.reason) : "no answer"));
+    }
+}
+
+void World::reset_failed(Node& node, bool& reset) {
+    for (const char* slot : {"gateway", "storage", "runtime", "placement", "drain"}) {
+        for (const auto& known : node.core()->supervision().slots()) {
+            const bool failed = std::any_of(known.seats.begin(),
+                                            known.seats.end(),
+                                            [](const auto& seat) { return seat.failed; });
+            if (known.spec.name != slot || !failed) continue;
+            std::uint64_t id = 0;
+            (void)new_command(node, id);
+            node.feed(core::ResetCommand{id, slot});
+            reset = true;
+        }
+    }
 }
 
 void World::settle() {
-    run_until(now_ + kSettle, [] { return false; });
-    if (!core_) broken("the node does not start again");
+    pass(scenario.only_nodes_fail ? kSettleSound : kSettle);
+    for (const auto& node : nodes_)
+        if (!node->up() && !node->name().intruder) broken("the node does not start again");
     for (const auto& [id, command] : commands_) {
         if (!command.done)
             broken("command " + std::to_string(id) + " came neither to Full nor to RolledBack");
     }
     bool reset = false;
-    for (const char* slot : {"gateway", "storage", "runtime", "placement", "drain"}) {
-        for (const auto& known : core_->supervision().slots()) {
-            const bool failed = std::any_of(known.seats.begin(),
-                                            known.seats.end(),
-                                            [](const auto& seat) { return seat.failed; });
-            if (known.spec.name != slot || !failed) continue;
-            const std::uint64_t id = commands_.size() + 1;
-            commands_[id] = Command{now_, life_, false, false};
-            feed(core::ResetCommand{id, slot});
-            reset = true;
+    for (Node* node : all_up()) reset_failed(*node, reset);
+    if (reset) pass(20 * kSecond);
+    for (const Node* node : all_up()) {
+        const core::Core& core = *node->core();
+        if (!core.ready()) broken("the node is not ready again: " + core.not_ready_because());
+        for (const auto& [id, unit] : core.units().all()) {
+            if (unit->memory == core::Memory::Resident &&
+                node->now() - unit->last_active > scenario.evict_after + 10 * kSecond)
+                broken(unit->key + " has been idle for long and is still in memory");
         }
-    }
-    if (reset) run_until(now_ + 20 * kSecond, [] { return false; });
-    if (!core_->ready()) broken("the node is not ready again: " + core_->not_ready_because());
-    for (const auto& [id, unit] : core_->units().all()) {
-        if (unit->memory == core::Memory::Resident &&
-            now_ - unit->last_active > scenario.evict_after + 10 * kSecond)
-            broken(unit->key + " has been idle for long and is still in memory");
     }
     settled_ = true;
 }
 
+// A node at units_max answers busy while it gives another unit's hold back, a full runtime while a Stop is stored; not for
+// ever, though.
+void World::final_read(const std::string& unit, Node& at) {
+    const std::string name = core::parse_unit(unit)->name;
+    for (int attempt = 1;; ++attempt) {
+        const std::uint64_t id = send_request(name, Op::Read, kFinalDeadline, true, false, &at);
+        const Time most = kFinalDeadline + (scenario.cluster() ? kFinalDeadline / 50 : 0);
+        run_until(now_ + most + kMs, [&] { return history.request(id).answered; });
+        const Asked& read = history.request(id);
+        // Its compaction ends, so that a node of few units can forget it.
+        pass(200 * kMs);
+        if (read.answered && read.reason == core::ReplyReason::Ok) return;
+        const bool busy = read.answered && read.reason == core::ReplyReason::Busy;
+        if (!busy || attempt == kFinalAttempts)
+            broken(unit + " does not answer when all trouble is over: " +
+                   (read.answered ? reason_name(read.reason) : "no answer"));
+    }
+}
+
 void World::final_reads() {
-    for (const std::string& unit : history.units()) {
-        const std::string name = core::parse_unit(unit)->name;
-        // A node at units_max answers busy while it gives another unit's hold back, a full runtime while a Stop is stored; not
-        // for ever, though.
-        for (int attempt = 1;; ++attempt) {
-            send_request(name, Op::Read, kFinalDeadline, true);
-            const std::uint64_t id = history.all().size();
-            run_until(now_ + kFinalDeadline + kMs, [&] { return history.request(id).answered; });
-            const Asked& read = history.request(id);
-            // Its compaction ends, so that a node of few units can forget it.
-            run_until(now_ + 200 * kMs, [] { return false; });
-            if (read.answered && read.reason == core::ReplyReason::Ok) break;
-            const bool busy = read.answered && read.reason == core::ReplyReason::Busy;
-            if (!busy || attempt == kFinalAttempts)
-                broken(unit + " does not answer when all trouble is over: " +
-                       (read.answered ? reason_name(read.reason) : "no answer"));
-        }
-    }
-    run_until(now_ + 5 * kSecond, [] { return false; });
+    for (const std::string& unit : history.units())
+        for (Node* node : all_up()) final_read(unit, *node);
+    pass(5 * kSecond);
 }
 
-void World::check_core() {
-    const core::Units& units = core_->units();
-    if (units.accepted_open() != 0) broken("events are counted as open when all are answered");
-    if (!units.quiet()) broken("a unit is counted as unsettled when all is stored");
-    if (units.journal().size() != 0) broken("the journal is not empty when all is applied");
-    if (!journal_.empty()) broken("what was applied stays in the journal");
-    if (units.bulk().count() != 0 || units.bulk().bytes() != 0)
-        broken("large bodies are counted as open when all are answered");
-    if (core_->store().open() != 0) broken("requests to the store are open when all is quiet");
-    std::map<Handle, std::uint32_t> resident;
-    for (const auto& [id, unit] : units.all()) {
-        if (unit->runtime.valid()) ++resident[unit->runtime];
-        if (!unit->in_idle_list) broken(unit->key + " is known and can never be forgotten");
-    }
-    for (const auto& [generation, instance] : instances_) {
-        if (instance->kind() != core::Kind::Runtime || instance->dead()) continue;
-        const auto counted = units.resident_on(instance->handle());
-        if (counted != resident[instance->handle()])
-            broken("runtime generation " + std::to_string(generation) + " is counted with " +
-                   std::to_string(counted) + " units and has " +
-                   std::to_string(resident[instance->handle()]));
-    }
-    for (const auto& [generation, instance] : instances_) {
-        // One that hangs with nothing to do is found when somebody asks it.
-        if (!instance->serving() && !instance->stalled())
-            broken("an instance that serves nobody is kept alive");
-    }
+void World::check_cores() {
+    for (Node* node : all_up()) node->check_core();
+    if (network.open() != 0) broken("a question between nodes is open when all is quiet");
 }
 
-// Nothing ever went wrong: a least-loaded policy must have kept the two runtimes level.
-void World::check_balance() {
-    std::uint32_t low = UINT32_MAX;
-    std::uint32_t high = 0;
-    for (const auto& [generation, instance] : instances_) {
-        if (instance->kind() != core::Kind::Runtime) continue;
-        const auto count = core_->units().resident_on(instance->handle());
-        low = std::min(low, count);
-        high = std::max(high, count);
+void World::stop_nodes() {
+    ending_ = true;
+    const std::vector<Node*> stopped = all_up();
+    std::vector<const Node*> sound;
+    for (Node* node : stopped) {
+        if (node->core()->ready() && !faults_ && scenario.cluster()) sound.push_back(node);
+        node->stop("the test is over");
     }
-    if (high - low > 1)
-        broken("least-loaded left the runtimes with " + std::to_string(low) + " and " +
-               std::to_string(high) + " units");
-    const core::Stats& stats = core_->stats();
-    if (stats.placed_by_default != 0 || stats.undone != 0 || stats.redelivered != 0 ||
-        stats.stale_messages != 0 || stats.fenced != 0 || stats.restarts != 0)
-        broken("the core counted trouble where there was none");
-    for (const Asked& request : history.all()) {
-        if (request.answered && request.reason != core::ReplyReason::Ok)
-            broken("#" + std::to_string(request.id) + " was answered '" +
-                   reason_name(request.reason) + "' on a day when nothing went wrong");
+    run_until(now_ + 120 * kSecond, [&] {
+        return std::all_of(stopped.begin(), stopped.end(), [](const Node* node) {
+            return !node->up() || node->exited();
+        });
+    });
+    for (Node* node : stopped) {
+        if (node->up() && !node->exited()) broken("the node does not stop");
+        node->end_life();
     }
-}
-
-void World::stop_node() {
-    stopping_ = true;
-    feed(core::StopNode{"the test is over"});
-    run_until(now_ + 120 * kSecond, [this] { return exited_; });
-    if (!exited_) broken("the node does not stop");
-    if (!core_->supervision().instances().empty()) broken("the node exits before its processes");
-    end_life();
+    for (const Node* node : sound)
+        if (!node_watch.gone(node->name().id, node_watch.record(node->name().id)->incarnation))
+            broken(node->name().id + " stops and leaves its lease to run out");
+    ending_ = false;
 }
 
 void World::check_states() {

@@ -3,6 +3,7 @@
 
 #include "abi/base/hash.hpp"
 #include "tests/sim/instances.hpp"
+#include "tests/sim/node.hpp"
 #include "tests/sim/world.hpp"
 
 namespace hf::sim {

@@ -4,6 +4,7 @@
 
 #include "tests/sim/failure.hpp"
 #include "tests/sim/instances.hpp"
+#include "tests/sim/node.hpp"
 #include "tests/sim/world.hpp"
 
 namespace hf::sim {
@@ -76,9 +77,9 @@ void Runtime::activate(const core::Activate& ask) {
         memories_.erase(it);
     }
     open_.insert(ask.op);
-    w.after(*this, w.dice.skewed(10'000, 2 * kMs), [this, answer] {
+    node_.after(*this, w.dice.skewed(10'000, 2 * kMs), [this, answer] {
         finish(answer.op, answer.activation);
-        world_.feed(answer);
+        node_.feed(answer);
     });
 }
 
@@ -108,7 +109,7 @@ void Runtime::deliver(const core::Deliver& ask) {
             open_.insert(ask.op);
             const bool fault = poison || w.dice.percent(60);
             const core::OpId current = fault ? ask.op : 0;
-            w.after(*this, w.dice.skewed(1, 5 * kMs), [this, fault, current] {
+            node_.after(*this, w.dice.skewed(1, 5 * kMs), [this, fault, current] {
                 die(fault ? "killed by signal 11" : "killed by signal 9", fault, current);
             });
             return;
@@ -142,15 +143,15 @@ void Runtime::deliver(const core::Deliver& ask) {
     open_.insert(ask.op);
     const Time delay = w.dice.skewed(5000, w.faults() ? s.event_delay_max : kMs);
     if (w.faults() && w.dice.permille(s.runtime_lies) && lie(ask, answer)) return;
-    w.after(*this, delay, [this, answer = std::move(answer)] { answer_event(answer); });
+    node_.after(*this, delay, [this, answer = std::move(answer)] { answer_event(answer); });
 }
 
 void Runtime::answer_event(const core::DeliveredIn& answer) {
     finish(answer.op, answer.activation);
     if (const auto it = memories_.find(answer.activation);
         it != memories_.end() && it->second.stopped && answer.status == DeliverStatus::Ok)
-        world_.stop_ends(it->second.unit, answer, it->second.stop_id);
-    world_.feed(answer);
+        node_.stop_ends(it->second.unit, answer, it->second.stop_id);
+    node_.feed(answer);
 }
 
 void Runtime::run_stop(Memory& memory, const core::Deliver& ask, core::DeliveredIn& answer) {
@@ -211,7 +212,8 @@ EventPayload Runtime::alarm_of(const Memory& memory, BytesView event) const {
         if (!world_.history.sets_alarm(*it)) continue;
         if (world_.history.alarm_due(*it) != due)
             broken(memory.unit + " hears of an alarm that #" + std::to_string(*it) + " replaced");
-        if (world_.now() / kMs < due) broken(memory.unit + " hears of its alarm before it is due");
+        if (world_.latest_wall_ms() < due)
+            broken(memory.unit + " hears of its alarm before it is due");
         return EventPayload{Op::Add, *it | kAlarmTag, 0, 0, 0};
     }
     broken(memory.unit + " hears of an alarm it never set");
@@ -238,7 +240,7 @@ void Runtime::resume(const core::Resume& ask) {
         run(memory, event, answer);
     }
     open_.insert(ask.op);
-    w.after(*this, w.dice.skewed(5000, 2 * kMs), [this, answer = std::move(answer)] {
+    node_.after(*this, w.dice.skewed(5000, 2 * kMs), [this, answer = std::move(answer)] {
         answer_event(answer);
     });
 }
@@ -265,7 +267,7 @@ void Runtime::run(Memory& memory, const EventPayload& event, core::DeliveredIn& 
         answer.sends.push_back(
             {target(), "add", pack(EventPayload{Op::Add, event.id | kMessageTag, 0, 0, 0})});
     if (event.op == Op::Wake) {
-        const std::int64_t due = world_.now() / kMs + static_cast<std::int64_t>(event.after);
+        const std::int64_t due = node_.wall_ms() + static_cast<std::int64_t>(event.after);
         world_.history.set_alarm(event.id, due);
         answer.alarm = core::AlarmWish{due, false};
     }
@@ -331,9 +333,9 @@ void Runtime::checkpoint(const core::Checkpoint& ask) {
         answer.error = "not now";
     }
     open_.insert(ask.op);
-    w.after(*this, w.dice.skewed(10'000, 5 * kMs), [this, answer] {
+    node_.after(*this, w.dice.skewed(10'000, 5 * kMs), [this, answer] {
         finish(answer.op, answer.activation);
-        world_.feed(answer);
+        node_.feed(answer);
     });
 }
 

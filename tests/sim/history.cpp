@@ -31,9 +31,9 @@ std::uint64_t History::asked(Asked request) {
     return asked_.back().id;
 }
 
-void History::answered(std::uint64_t life, const core::ReplyOut& reply, core::Time now) {
-    const auto found =
-        by_req_.find(std::pair(GatewayName{life, reply.to.generation}, reply.req_id));
+void History::answered(GatewayName gateway, const core::ReplyOut& reply, const AnswerTime& time) {
+    const core::Time now = time.now;
+    const auto found = by_req_.find(std::pair(gateway, reply.req_id));
     if (found == by_req_.end())
         broken("an answer for request " + std::to_string(reply.req_id) +
                " which that gateway never sent");
@@ -44,10 +44,12 @@ void History::answered(std::uint64_t life, const core::ReplyOut& reply, core::Ti
     request.reason = reply.reason;
     request.answered_at = now;
     if (!request.orphaned) --open_;
-    if (now > std::max(request.deadline, request.sent))
+    const core::Time by = std::max(request.deadline, request.sent);
+    if (now > by + time.grain && by < time.held_since)
         broken(name + " is answered " + std::to_string(now - request.deadline) +
                " ns after its deadline");
-    if (reply.reason == ReplyReason::Deadline && now < request.deadline)
+    // Where a node may lose its lease or its answer from another one, that may be all there is to say.
+    if (!several_ && reply.reason == ReplyReason::Deadline && now < request.deadline)
         broken(name + " hears 504 before its deadline");
     if (reply.reason != ReplyReason::Ok) return;
     if (request.later) {
@@ -71,10 +73,12 @@ void History::check_ok(const Asked& request) {
     if (request.op != Op::Read) {
         if (request.reply.last != request.id) broken(name + " got the answer of another request");
         if (!stored.contains(request.id)) broken(name + " is answered before it is stored");
-        if (value <= request.floor || value <= last_add_[request.unit])
+        // Answers that come by another node may overtake each other.
+        const std::uint64_t least =
+            several_ ? request.floor : std::max(request.floor, last_add_[request.unit]);
+        if (value <= least)
             broken(name + " adds up to " + std::to_string(value) + " after " +
-                   std::to_string(std::max(request.floor, last_add_[request.unit])) +
-                   " was answered");
+                   std::to_string(least) + " was answered");
         last_add_[request.unit] = value;
     } else {
         if (value != 0 && !stored.contains(request.reply.last))
@@ -94,15 +98,32 @@ void History::orphan(GatewayName gateway) {
     }
 }
 
-void History::orphan_life(std::uint64_t life) {
+void History::orphan_life(std::size_t node, std::uint64_t life) {
     for (Asked& request : asked_) {
-        if (request.gateway.life != life || request.answered || request.orphaned) continue;
+        if (request.gateway.node != node || request.gateway.life != life || request.answered || request.orphaned) continue;
         request.orphaned = true;
         --open_;
     }
 }
 
+void History::passing_on(std::uint64_t k, std::size_t node) {
+    Asked& request = asked_.at(k - 1);
+    const std::string name = "#" + std::to_string(k);
+    if (request.gateway.node != node) broken(name + " was passed on and is passed on again");
+    if (request.answered) broken(name + " is passed on after its answer");
+    if (request.later) broken(name + " is passed on, and was to be journalled");
+    if (request.passed != Asked::Passed::Not && request.passed != Asked::Passed::NotSent)
+        broken(name + " is passed on a second time, and the first may have come through");
+    if (deliveries_.contains(k)) broken(name + " is passed on, and runs here");
+    request.passed = Asked::Passed::Open;
+}
+
+void History::passed_on(std::uint64_t k, Asked::Passed how) {
+    asked_.at(k - 1).passed = how;
+}
+
 void History::delivering(std::uint64_t id,
+                         std::size_t node,
                          std::uint64_t incarnation,
                          std::uint64_t counter,
                          unsigned attempt) {
@@ -113,13 +134,18 @@ void History::delivering(std::uint64_t id,
         if (!journalled_.contains(id)) broken(name + " is delivered before it is in the journal");
         return;
     }
-    if (request.answered) broken(name + " is delivered after its answer");
-    auto [it, first] = deliveries_.try_emplace(id, Delivery{incarnation, counter, attempt});
+    // Its own node cannot take one back that it has passed on, and says so by a 504.
+    const bool on_its_way = request.passed != Asked::Passed::Not &&
+                            request.passed != Asked::Passed::NotSent &&
+                            request.reason == ReplyReason::Deadline;
+    if (request.answered && !on_its_way) broken(name + " is delivered after its answer");
+    auto [it, first] = deliveries_.try_emplace(id, Delivery{node, incarnation, counter, attempt});
     if (first) {
         if (attempt != 1) broken(name + " starts with attempt " + std::to_string(attempt));
         return;
     }
-    if (it->second.incarnation != incarnation || it->second.counter != counter)
+    if (it->second.node != node || it->second.incarnation != incarnation ||
+        it->second.counter != counter)
         broken(name + " is delivered under another event id");
     if (attempt != it->second.attempt + 1)
         broken(name + " is delivered as attempt " + std::to_string(attempt) + " after " +
@@ -185,12 +211,12 @@ void History::call_read(std::uint64_t k, BytesView reply) const {
                " by a call, which is not stored");
 }
 
-void History::journalled(std::uint64_t id, std::uint64_t n) {
+void History::journalled(std::uint64_t id, std::size_t node, std::uint64_t n) {
     for (const auto& [other, number] : journalled_)
-        if (number == n)
+        if (number == std::pair(node, n))
             broken("#" + std::to_string(id) + " is journalled under the number of #" +
                    std::to_string(other));
-    journalled_.emplace(id, n);
+    journalled_.emplace(id, std::pair(node, n));
 }
 
 void History::unjournalled(std::uint64_t id) const {
@@ -200,9 +226,9 @@ void History::unjournalled(std::uint64_t id) const {
         broken("#" + std::to_string(id) + " leaves the journal before it is applied");
 }
 
-// Each in its actor's state, in the order in which the journal took them; exactly once is checked with all others.
+// Each in its actor's state, in the order in which a journal took them; exactly once is checked with all others.
 void History::check_later(const std::map<std::string, UnitState>& states) const {
-    for (const auto& [id, n] : journalled_) {
+    for (const auto& [id, number] : journalled_) {
         const auto state = states.find(request(id).unit);
         const bool there = state != states.end() &&
                            std::find(state->second.ids.begin(), state->second.ids.end(), id) !=
@@ -211,14 +237,15 @@ void History::check_later(const std::map<std::string, UnitState>& states) const 
             broken("#" + std::to_string(id) + " was journalled and never applied");
     }
     for (const auto& [unit, state] : states) {
-        std::uint64_t last = 0;
+        std::map<std::size_t, std::uint64_t> last;
         for (const std::uint64_t id : state.ids) {
             const auto found = journalled_.find(id);
             if (found == journalled_.end()) continue;
-            if (found->second < last)
+            const auto [node, n] = found->second;
+            if (n < last[node])
                 broken("#" + std::to_string(id) + " on " + unit +
                        " is applied after one that was journalled later");
-            last = found->second;
+            last[node] = n;
         }
     }
 }

@@ -18,6 +18,7 @@
 namespace hf::sim {
 
 struct GatewayName {
+    std::size_t node = 0;
     std::uint64_t life = 0;  // of the node
     std::uint64_t generation = 0;
     friend auto operator<=>(const GatewayName&, const GatewayName&) = default;
@@ -30,7 +31,7 @@ struct Asked {
     std::string target;  // unit of a message or call
     GatewayName gateway;
     std::uint64_t req_id = 0;
-    core::Time sent = 0;
+    core::Time sent = 0;  // both by its node's clock
     core::Time deadline = 0;
     bool answered = false;
     bool orphaned = false;  // its gateway or the whole node died first
@@ -40,16 +41,32 @@ struct Asked {
     ReplyPayload reply;
     core::Time answered_at = 0;
     std::uint64_t floor = 0;  // highest value answered for the unit before this was sent
+    // To another node, at most once: what became of that.
+    enum class Passed : std::uint8_t { Not, Open, NotSent, Unknown, Answered } passed = Passed::Not;
+};
+
+// Whether an answer comes in time is judged by the clock of the node that gives it.
+struct AnswerTime {
+    core::Time now = 0;
+    core::Time held_since = core::kNever;  // the node was held up from then to now, and could not answer
+    core::Time grain = 0;                  // that clock's
 };
 
 class History {
 public:
+    // `several`: nodes, between which requests are passed on.
+    explicit History(bool several) : several_(several) {}
+
     // Answers the id it got.
     std::uint64_t asked(Asked request);
-    void answered(std::uint64_t life, const core::ReplyOut& reply, core::Time now);
+    void answered(GatewayName gateway, const core::ReplyOut& reply, const AnswerTime& time);
     // Everything open there gets no answer any more.
     void orphan(GatewayName gateway);
-    void orphan_life(std::uint64_t life);
+    void orphan_life(std::size_t node, std::uint64_t life);
+
+    // `node` asks another to see to request k.
+    void passing_on(std::uint64_t k, std::size_t node);
+    void passed_on(std::uint64_t k, Asked::Passed how);
 
     // Request k's event waits for a call, with `ids` as its unit's state: all of them are stored when the call arrives.
     void call_asked(std::uint64_t k, std::vector<std::uint64_t> ids);
@@ -68,13 +85,14 @@ public:
     // A log entry with this add was written to the bucket.
     void stored(const std::string& unit, std::uint64_t id) { stored_[unit].insert(id); }
 
-    // The journal: request `id` is in it, under number n; it leaves it; it was given up.
-    void journalled(std::uint64_t id, std::uint64_t n);
+    // A node's journal: request `id` is in it, under number n; it leaves it; it was given up.
+    void journalled(std::uint64_t id, std::size_t node, std::uint64_t n);
     void unjournalled(std::uint64_t id) const;
     void buried(std::uint64_t id) { buried_.insert(id); }
 
-    // The core delivers request `id`: not after its answer, and the same event id each time.
+    // A core delivers request `id`: not after its answer, on one node only, and under the same event id each time.
     void delivering(std::uint64_t id,
+                    std::size_t node,
                     std::uint64_t incarnation,
                     std::uint64_t counter,
                     unsigned attempt);
@@ -91,6 +109,7 @@ public:
 
 private:
     struct Delivery {
+        std::size_t node = 0;
         std::uint64_t incarnation = 0;
         std::uint64_t counter = 0;
         unsigned attempt = 0;
@@ -99,6 +118,7 @@ private:
     void check_later(const std::map<std::string, UnitState>& states) const;
     [[nodiscard]] bool belongs(const std::string& unit, std::uint64_t id) const;
 
+    bool several_;
     std::vector<Asked> asked_;  // by id - 1
     std::map<std::pair<GatewayName, std::uint64_t>, std::uint64_t> by_req_;
     std::map<std::string, std::set<std::uint64_t>> stored_;
@@ -106,7 +126,7 @@ private:
     std::map<std::string, std::uint64_t> last_add_;  // value of the last add answered OK
     std::map<std::uint64_t, Delivery> deliveries_;
     std::map<std::uint64_t, std::vector<std::uint64_t>> asked_calls_;
-    std::map<std::uint64_t, std::uint64_t> journalled_;  // number, by request
+    std::map<std::uint64_t, std::pair<std::size_t, std::uint64_t>> journalled_;  // node, number; by request
     std::set<std::uint64_t> buried_;
     std::map<std::uint64_t, std::int64_t> alarms_;  // due, by the request that set it
     std::vector<std::string> stops_;                // units, in the order of their Stops

@@ -1,21 +1,22 @@
 // What all simulated processes have in common: start, end, and the ways to be bad at both.
 #include "tests/sim/failure.hpp"
 #include "tests/sim/instances.hpp"
+#include "tests/sim/node.hpp"
 #include "tests/sim/world.hpp"
 
 namespace hf::sim {
 
-Instance::Instance(World& world, core::Spawn spawn)
-    : world_(world), spawn_(std::move(spawn)), life_(world.life()) {
+Instance::Instance(World& world, Node& node, core::Spawn spawn)
+    : world_(world), node_(node), spawn_(std::move(spawn)), life_(node.life()) {
     for (const auto& [key, value] : spawn_.build.settings) {
         if (key == "misdeed") misdeed_ = value;
     }
 }
 
 void Instance::answer_later(Time delay, core::Event event) {
-    world_.after(*this, delay, [this, event = std::move(event)] {
+    node_.after(*this, delay, [this, event = std::move(event)] {
         progressed();
-        world_.feed(event);
+        node_.feed(event);
     });
 }
 
@@ -36,20 +37,18 @@ void Instance::start() {
     if (misdeed_ == "spawn") {
         dead_ = true;
         const auto handle = spawn_.handle;
-        World& world = world_;
-        const auto life = life_;
-        world_.after(1, [&world, handle, life] {
-            if (world.life() != life) return;
+        Node& node = node_;
+        node.later(1, [&node, handle] {
             core::Exited exited;
             exited.from = handle;
             exited.summary = "could not be started";
             exited.spawn_failed = true;
-            world.feed(exited);
+            node.feed(exited);
         });
         return;
     }
     if (misdeed_ == "never_greets") return;
-    world_.after(*this, world_.dice.skewed(kMs, 60 * kMs), [this] {
+    node_.after(*this, world_.dice.skewed(kMs, 60 * kMs), [this] {
         if (misdeed_ == "die_at_start") return die("killed by signal 11", true, 0);
         greet();
     });
@@ -64,43 +63,41 @@ void Instance::greet() {
     greeted.version = "1";
     if (misdeed_ != "no_policy")
         greeted.policies = {"rendezvous", "least-loaded", "random", "paced"};
-    world_.feed(greeted);
-    if (misdeed_ == "greets_twice") world_.feed(greeted);
+    node_.feed(greeted);
+    if (misdeed_ == "greets_twice") node_.feed(greeted);
 }
 
 void Instance::configure() {
     if (!answering() || misdeed_ == "never_ready") return;
-    world_.after(*this, world_.dice.skewed(kMs, 60 * kMs), [this] {
+    node_.after(*this, world_.dice.skewed(kMs, 60 * kMs), [this] {
         if (misdeed_ == "die_at_configure") return die("killed by signal 31", true, 0);
         core::ReadyIn ready;
         ready.from = spawn_.handle;
         ready.ok = misdeed_ != "refuses";
         if (!ready.ok) ready.error = "the settings are not to its taste";
         ready_ = ready.ok;
-        world_.feed(ready);
+        node_.feed(ready);
     });
 }
 
 void Instance::shed(Time deadline) {
     (void)deadline;
     shedding_ = true;
-    world_.after(*this, world_.dice.skewed(kMs, 100 * kMs), [this] { die("exit 0", false, 0); });
+    node_.after(*this, world_.dice.skewed(kMs, 100 * kMs), [this] { die("exit 0", false, 0); });
 }
 
 void Instance::stop() {
     shedding_ = true;
     if (!answering() || (world_.faults() && world_.dice.percent(10))) return;
-    world_.after(*this, world_.dice.skewed(kMs, 20 * kMs), [this] { die("exit 0", false, 0); });
+    node_.after(*this, world_.dice.skewed(kMs, 20 * kMs), [this] { die("exit 0", false, 0); });
 }
 
 void Instance::kill() {
     // A killed process ends even when it hangs.
-    World& world = world_;
-    const auto life = life_;
+    Node& node = node_;
     const auto handle = spawn_.handle;
-    world_.after(world_.dice.skewed(1, 2 * kMs), [&world, life, handle] {
-        if (world.life() != life) return;
-        if (Instance* found = world.find(handle)) found->die("killed by signal 9", false, 0);
+    node.later(world_.dice.skewed(1, 2 * kMs), [&node, handle] {
+        if (Instance* found = node.find(handle)) found->die("killed by signal 9", false, 0);
     });
 }
 
@@ -108,11 +105,10 @@ void Instance::ask_progress() {
     if (dead_) return;
     if (!stalled_) progressed();
     const auto counter = progress_;
-    World& world = world_;
-    const auto life = life_;
+    Node& node = node_;
     const auto handle = spawn_.handle;
-    world_.after(1, [&world, life, handle, counter] {
-        if (world.life() == life) world.feed(core::ProgressIs{handle, counter, false});
+    node.later(1, [&node, handle, counter] {
+        node.feed(core::ProgressIs{handle, counter, false});
     });
 }
 
@@ -120,32 +116,30 @@ void Instance::die(const std::string& summary, bool by_fault, core::OpId current
     if (dead_) return;
     dead_ = true;
     if (world_.tracing())
-        world_.trace(std::string(core::kind_name(kind())) + " generation " +
-                     std::to_string(handle().generation) + " dies: " + summary);
-    world_.history.orphan({life_, handle().generation});
+        node_.trace(std::string(core::kind_name(kind())) + " generation " +
+                    std::to_string(handle().generation) + " dies: " + summary);
+    world_.history.orphan({node_.number(), life_, handle().generation});
+    world_.network.gateway_gone({node_.number(), life_, handle().generation});
     core::Exited exited;
     exited.from = spawn_.handle;
     exited.summary = summary;
     exited.by_fault = by_fault;
     exited.current = current;
-    World& world = world_;
-    const auto life = life_;
-    world_.after(world_.dice.skewed(1, 5 * kMs), [&world, life, exited] {
-        if (world.life() == life) world.feed(exited);
-    });
+    Node& node = node_;
+    node.later(world_.dice.skewed(1, 5 * kMs), [&node, exited] { node.feed(exited); });
 }
 
 void Instance::stall() {
     stalled_ = true;
     if (world_.tracing())
-        world_.trace(std::string(core::kind_name(kind())) + " generation " +
-                     std::to_string(handle().generation) + " stalls");
+        node_.trace(std::string(core::kind_name(kind())) + " generation " +
+                    std::to_string(handle().generation) + " stalls");
 }
 
 void Instance::violate(const std::string& rule) {
     if (!answering()) return;
     mute_ = true;
-    world_.feed(core::Violated{spawn_.handle, rule});
+    node_.feed(core::Violated{spawn_.handle, rule});
 }
 
 void Instance::crash() {
@@ -153,17 +147,17 @@ void Instance::crash() {
     die(fault ? "killed by signal 11" : "killed by signal 9", fault, fault ? current() : 0);
 }
 
-std::unique_ptr<Instance> make_instance(World& world, core::Spawn spawn) {
+std::unique_ptr<Instance> make_instance(World& world, Node& node, core::Spawn spawn) {
     switch (spawn.kind) {
         case core::Kind::Gateway:
-            return std::make_unique<Gateway>(world, std::move(spawn));
+            return std::make_unique<Gateway>(world, node, std::move(spawn));
         case core::Kind::Storage:
-            return std::make_unique<Storage>(world, std::move(spawn));
+            return std::make_unique<Storage>(world, node, std::move(spawn));
         case core::Kind::Runtime:
-            return std::make_unique<Runtime>(world, std::move(spawn));
+            return std::make_unique<Runtime>(world, node, std::move(spawn));
         case core::Kind::Placement:
         case core::Kind::Drain:
-            return std::make_unique<Policy>(world, std::move(spawn));
+            return std::make_unique<Policy>(world, node, std::move(spawn));
         case core::Kind::None:
             break;
     }

@@ -16,6 +16,7 @@
 
 namespace hf::sim {
 
+class Node;
 class World;
 using core::kMs;
 using core::kSecond;
@@ -23,7 +24,7 @@ using core::Time;
 
 class Instance {
 public:
-    Instance(World& world, core::Spawn spawn);
+    Instance(World& world, Node& node, core::Spawn spawn);
     virtual ~Instance() = default;
     Instance(const Instance&) = delete;
     Instance& operator=(const Instance&) = delete;
@@ -63,6 +64,7 @@ protected:
     void progressed() { ++progress_; }
 
     World& world_;
+    Node& node_;
     core::Spawn spawn_;
     bool ready_ = false;
     bool shedding_ = false;
@@ -87,6 +89,8 @@ public:
 private:
     void serve(const core::StoreRequest& request);
     void put(const core::StoreRequest& request);
+    void unreachable(const core::StoreRequest& request);
+    [[nodiscard]] Time held_back(const core::StoreRequest& request);
     void effect(core::StoreRequest request,
                 Time delay,
                 bool survives,
@@ -152,12 +156,15 @@ public:
     void take(const core::Action& action) override;
     void shed(Time deadline) override;
     void sent(std::uint64_t req_id) { open_.insert(req_id); }
+    // Its question to another node is answered, one way or another.
+    void heard(core::OpId op) { asked_.erase(op); }
 
 private:
     void end_when_done(Time deadline);
     std::set<std::uint64_t> open_;
+    std::set<core::OpId> asked_;  // of other nodes
 };
 
-[[nodiscard]] std::unique_ptr<Instance> make_instance(World& world, core::Spawn spawn);
+[[nodiscard]] std::unique_ptr<Instance> make_instance(World& world, Node& node, core::Spawn spawn);
 
 }  // namespace hf::sim

@@ -8,18 +8,21 @@ namespace hf::sim {
 using core::Outcome;
 using core::StoreVerb;
 
-LogWatch::LogWatch(Bucket& bucket, const core::Codec& codec, History& history, std::string node_id)
-    : bucket_(bucket), codec_(codec), history_(history), node_key_(core::key::node(node_id)) {
-    bucket.watch({[this](const std::string& key, const Object& object) { written(key, object); },
+LogWatch::LogWatch(Bucket& bucket, const core::Codec& codec, History& history, NodeWatch& nodes)
+    : bucket_(bucket), codec_(codec), history_(history), nodes_(nodes) {
+    bucket.watch({[this](const std::string& key, const Object& object, std::size_t by) {
+                      written(key, object, by);
+                  },
                   [this](const std::string& key, const Object& was) { deleted(key, was); }});
 }
 
-void LogWatch::asked(const core::StoreRequest& request) {
+void LogWatch::asked(std::size_t node, const core::StoreRequest& request) {
     if (request.verb != StoreVerb::Put) return;
     const bool hint = core::parse_alarm_key(request.key) && request.body.empty();
     if (request.condition == core::Condition::None && !hint)
         broken("an unconditional write of " + request.key);
-    const auto [it, first] = writes_.try_emplace(request.op, Write{request, "", false});
+    OfNode& of = of_nodes_[node];
+    const auto [it, first] = of.writes.try_emplace(request.op, Write{request, "", false});
     if (!first) {
         const core::StoreRequest& before = it->second.request;
         if (before.write_id != request.write_id || before.body != request.body ||
@@ -32,34 +35,34 @@ void LogWatch::asked(const core::StoreRequest& request) {
     const auto parsed = core::parse_entry_key(request.key);
     if (!parsed) return;
     it->second.unit = parsed->unit;
-    if (!open_commit_.try_emplace(parsed->unit, request.op).second)
+    if (!of.open_commit.try_emplace(parsed->unit, request.op).second)
         broken("a second commit of " + parsed->unit + " is open: " + request.key);
 }
 
-void LogWatch::told(const core::StoreAnswer& answer) {
-    const auto it = writes_.find(answer.op);
-    if (it == writes_.end()) return;
+std::string LogWatch::told(std::size_t node, const core::StoreAnswer& answer) {
+    OfNode& of = of_nodes_[node];
+    const auto it = of.writes.find(answer.op);
+    if (it == of.writes.end()) return {};
     if (answer.outcome == Outcome::Unknown) it->second.uncertain = true;
     const bool decided = answer.outcome == Outcome::Applied ||
                          answer.outcome == Outcome::PreconditionFailed ||
                          (answer.outcome == Outcome::Refused && !it->second.uncertain);
-    if (!decided) return;
+    if (!decided) return {};
     write_failed_ = write_failed_ || answer.outcome != Outcome::Applied;
-    if (!it->second.unit.empty()) open_commit_.erase(it->second.unit);
-    if (it->second.request.key == node_key_ && answer.outcome == Outcome::Applied && ++started_ > 1)
-        broken("one start of the node takes two incarnations");
-    writes_.erase(it);
+    if (!it->second.unit.empty()) of.open_commit.erase(it->second.unit);
+    const std::string key = it->second.request.key;
+    of.writes.erase(it);
+    const auto hold = core::parse_hold_key(key);
+    return hold && answer.outcome == Outcome::Applied ? hold->unit : std::string();
 }
 
-void LogWatch::written(const std::string& key, const Object& object) {
+void LogWatch::written(const std::string& key, const Object& object, std::size_t by) {
     if (const auto parsed = core::parse_entry_key(key)) {
         entry_written(parsed->unit, object);
     } else if (core::parse_hold_key(key)) {
         hold_written(key, object);
-    } else if (key == node_key_) {
-        const auto node = codec_.decode_node(object.body);
-        if (!node) broken("the node's record does not decode");
-        reaped_ = node->reaped;
+    } else {
+        nodes_.written(key, object, by);
     }
 }
 
@@ -68,10 +71,13 @@ void LogWatch::entry_written(const std::string& unit, const Object& object) {
     if (!entry) broken("an entry of " + unit + " does not decode: " + entry.error().message);
     const std::string name = unit + " " + std::to_string(entry->seq);
     auto& seals = seals_[unit];
+    // A copy of a decided attempt may land when its slot was compacted away: harmless, a base covers it.
+    const auto& covers = bases_[unit];
+    const bool covered = covers.upper_bound(entry->seq) != covers.end();
+    if (!covered && seals.upper_bound(entry->epoch) != seals.end())
+        broken(name + " is of epoch " + std::to_string(entry->epoch) +
+               ", and its log is sealed against that already");
     if (entry->kind == core::EntryKind::Seal) {
-        // A copy of a decided attempt may land when its slot was compacted away: harmless, a base covers it.
-        const auto& covers = bases_[unit];
-        const bool covered = covers.upper_bound(entry->seq) != covers.end();
         const auto [seal, first] = seals.try_emplace(entry->epoch, entry->seq);
         if (!first && seal->second != entry->seq && !covered)
             broken(name + " seals its epoch a second time");
@@ -130,18 +136,27 @@ void LogWatch::hint_deleted(const core::AlarmKey& key) const {
 }
 
 void LogWatch::hold_written(const std::string& key, const Object& object) {
-    const auto hold = codec_.decode_hold(object.body);
+    auto hold = codec_.decode_hold(object.body);
     if (!hold) broken("the hold " + key + " does not decode");
     const bool held = hold->state == core::HoldState::Held;
-    const std::uint64_t before = hold_epochs_[key];
-    if (held && hold->epoch != before + 1)
+    const core::HoldRecord before = holds_[key];
+    if (held && hold->epoch != before.epoch + 1)
         broken("the hold " + key + " turns to held with epoch " + std::to_string(hold->epoch) +
-               " after " + std::to_string(before));
-    if (!held && hold->epoch != before) broken("the hold " + key + " changes epoch when freed");
-    hold_epochs_[key] = hold->epoch;
+               " after " + std::to_string(before.epoch));
+    if (!held && hold->epoch != before.epoch)
+        broken("the hold " + key + " changes epoch when freed");
+    const bool same = hold->owner == before.owner && hold->incarnation == before.incarnation;
+    if (!held && !same) broken("the hold " + key + " is freed by another than its owner");
+    if (held && before.state == core::HoldState::Held && !same &&
+        !nodes_.gone(before.owner, before.incarnation))
+        broken("the hold " + key + " is taken from " + before.owner + " incarnation " +
+               std::to_string(before.incarnation) + ", which lives");
+    if (held && !before.owner.empty() && hold->owner != before.owner) ++taken_;
+    holds_[key] = std::move(hold).value();
 }
 
 void LogWatch::deleted(const std::string& key, const Object& was) {
+    if (core::parse_drain_key(key)) return;  // an operator's
     if (const auto alarm = core::parse_alarm_key(key)) return hint_deleted(*alarm);
     const auto parsed = core::parse_entry_key(key);
     if (!parsed) broken(key + " is deleted");
@@ -150,9 +165,11 @@ void LogWatch::deleted(const std::string& key, const Object& was) {
     const auto& bases = bases_[parsed->unit];
     if (bases.upper_bound(parsed->seq) == bases.end())
         broken(key + " is deleted and no base covers it");
-    if (entry->kind == core::EntryKind::Seal && entry->sealed_incarnation > reaped_)
+    if (entry->kind != core::EntryKind::Seal || entry->sealed_incarnation == 0) return;
+    const core::NodeRecord* sealed = nodes_.record(entry->sealed_node);
+    if (sealed == nullptr || entry->sealed_incarnation > sealed->reaped)
         broken(key + ", the seal against incarnation " + std::to_string(entry->sealed_incarnation) +
-               ", is deleted before that is reaped");
+               " of " + entry->sealed_node + ", is deleted before that is reaped");
 }
 
 }  // namespace hf::sim

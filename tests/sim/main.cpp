@@ -1,6 +1,8 @@
-// sim --seed S [--verbose] | sim --seeds N [--from S]
+// sim --seed S [--verbose] | sim --seeds N [--from S] [--single | --clusters]
 // Runs the real core against simulated processes and a simulated bucket, once per seed. The first broken rule prints its
-// seed and the tail of what happened, and ends with code 1. The same seed repeats the same run.
+// seed and the tail of what happened, and ends with code 1. The same seed repeats the same run. About half of the seeds are
+// runs of one node that has its bucket for itself, the others of up to four on one bucket; the last two flags pass over the
+// other kind.
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>
@@ -52,7 +54,7 @@ int report(std::uint64_t seed, const std::string& what) {
     return 1;
 }
 
-int run_one(std::uint64_t seed, bool verbose, hf::core::Stats& totals) {
+int run_one(std::uint64_t seed, bool verbose, hf::core::Stats& totals, ClusterCounts& clusters) {
     g_seed = seed;
     World world(seed, verbose, verbose);
     try {
@@ -80,6 +82,14 @@ int run_one(std::uint64_t seed, bool verbose, hf::core::Stats& totals) {
     totals.evicted += one.evicted;
     totals.stops += one.stops;
     totals.stops_failed += one.stops_failed;
+    const ClusterCounts counts = world.counts();
+    clusters.runs += counts.runs;
+    clusters.asked += counts.asked;
+    clusters.unknown += counts.unknown;
+    clusters.taken += counts.taken;
+    clusters.fenced += counts.fenced;
+    clusters.lapsed += counts.lapsed;
+    clusters.refused += counts.refused;
     if (seed % kRepeatEvery == 0) {
         World second(seed, false, false);
         second.run();
@@ -93,7 +103,8 @@ int run_one(std::uint64_t seed, bool verbose, hf::core::Stats& totals) {
 }
 
 int usage() {
-    std::fprintf(stderr, "usage: sim --seed S [--verbose] | sim --seeds N [--from S]\n");
+    std::fprintf(stderr,
+                 "usage: sim --seed S [--verbose] | sim --seeds N [--from S] [--single | --clusters]\n");
     return 2;
 }
 
@@ -103,10 +114,16 @@ int main(int argc, char** argv) {
     std::uint64_t from = 1;
     std::uint64_t count = 0;
     bool verbose = false;
+    bool single = true;
+    bool clusters = true;
     for (int i = 1; i < argc; ++i) {
         const std::string flag = argv[i];
         if (flag == "--verbose") {
             verbose = true;
+            continue;
+        }
+        if (flag == "--single" || flag == "--clusters") {
+            (flag == "--single" ? clusters : single) = false;
             continue;
         }
         if (++i == argc) return usage();
@@ -124,12 +141,16 @@ int main(int argc, char** argv) {
             return usage();
         }
     }
-    if (count == 0) return usage();
+    if (count == 0 || (!single && !clusters)) return usage();
     std::signal(SIGABRT, on_abort);
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     hf::core::Stats totals;
+    ClusterCounts several;
+    std::uint64_t runs = 0;
     for (std::uint64_t seed = from; seed < from + count; ++seed) {
-        if (const int code = run_one(seed, verbose, totals); code != 0) return code;
+        if (!(draw_scenario(seed).cluster() ? clusters : single)) continue;
+        ++runs;
+        if (const int code = run_one(seed, verbose, totals, several); code != 0) return code;
     }
     const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
     std::printf(
@@ -137,7 +158,7 @@ int main(int argc, char** argv) {
         "redelivered, %llu poisoned, %llu unknown, %llu fenced, %llu restarts, %llu stale, %llu "
         "late "
         "and %llu invalid places, %llu deadlines, %llu evicted, %llu stops and %llu failed ones\n",
-        number(count),
+        number(runs),
         number(totals.accepted),
         number(totals.commits),
         number(totals.bases),
@@ -155,5 +176,15 @@ int main(int argc, char** argv) {
         number(totals.evicted),
         number(totals.stops),
         number(totals.stops_failed));
+    std::printf(
+        "%llu of them clusters: %llu questions between nodes, %llu of them without an answer, %llu "
+        "holds taken over, %llu leases ended by others, %llu lapsed, %llu starts refused\n",
+        number(several.runs),
+        number(several.asked),
+        number(several.unknown),
+        number(several.taken),
+        number(several.fenced),
+        number(several.lapsed),
+        number(several.refused));
     return 0;
 }

@@ -72,6 +72,58 @@ void kills(Scenario& s, Dice& dice) {
     if (dice.percent(30)) s.stall_every = dice.between(500, 5000) * kMs;
 }
 
+// Processes do what they should, as fast as before, and no bound of the node is tight.
+void make_sound(Scenario& s) {
+    s.profile = "nodes";
+    s.unknown = s.storage_dies = s.storage_lies = s.refused = 0;
+    s.disk_full_every = s.disk_full_for = 0;
+    s.forgets = s.traps = s.runtime_dies = s.runtime_lies = s.runtime_stalls = 0;
+    s.activation_refused = s.checkpoint_refused = s.poison_permille = 0;
+    s.place_late = s.place_stalls = s.place_lies = s.place_none = s.place_dies = 0;
+    s.kill_every = s.stall_every = 0;
+    s.bad_start = 0;
+    s.swaps = 0;
+    s.restart_intensity = false;
+    const core::Limits plain;
+    s.limits.units_max = plain.units_max;
+    s.limits.hold_idle = plain.hold_idle;
+    s.limits.mailbox_events = plain.mailbox_events;
+    s.limits.accepted_events = plain.accepted_events;
+    s.limits.storage_inflight = plain.storage_inflight;
+    s.limits.runtime_inflight = plain.runtime_inflight;
+    s.limits.resident_units_max = plain.resident_units_max;
+    s.limits.states_bytes = plain.states_bytes;
+}
+
+void draw_cluster(Scenario& s, Dice& dice) {
+    static const std::vector<std::uint32_t> kNodes = {1, 2, 2, 2, 3, 3, 3, 3, 4, 4};
+    s.nodes = dice.pick(kNodes);
+    core::LeaseSpec& lease = s.lease;
+    lease.ttl = dice.percent(60) ? 3 * kSecond : dice.between(1500, 5000) * kMs;
+    lease.renew = lease.ttl / dice.between(3, 5);
+    lease.grace = dice.percent(60) ? 1 * kSecond : dice.between(300, 2000) * kMs;
+    lease.poll = dice.percent(60) ? 500 * kMs : dice.between(200, 1500) * kMs;
+    s.requests = static_cast<int>(dice.between(60, 300));
+    s.span = dice.between(3000, 25000) * kMs;
+    s.runtimes = static_cast<std::uint32_t>(dice.between(1, 2));
+    if (s.calm) {
+        s.runtimes = 2;
+        return;
+    }
+    s.node_restarts = 0;  // among the faults of nodes
+    s.only_nodes_fail = dice.percent(60);
+    if (s.only_nodes_fail) {
+        make_sound(s);
+        s.put_delay_max = dice.between(1, 40) * kMs;
+        s.read_delay_max = dice.between(1, 20) * kMs;
+        s.event_delay_max = dice.between(1, 20) * kMs;
+        s.ghost_delay_max = dice.between(10, 5000) * kMs;
+    }
+    s.node_faults = static_cast<int>(dice.between(1, 8));
+    s.link_delay_max = dice.percent(30) ? dice.between(10, 300) * kMs : dice.between(1, 5) * kMs;
+    s.link_lost = dice.percent(50) ? static_cast<unsigned>(dice.between(1, 100)) : 0;
+}
+
 }  // namespace
 
 Scenario draw_scenario(std::uint64_t seed) {
@@ -199,6 +251,8 @@ Scenario draw_scenario(std::uint64_t seed) {
         s.limits.states_bytes = static_cast<std::size_t>(states.between(1, 4000));
     if (!s.calm && states.percent(10))
         s.base_pad = static_cast<std::size_t>(states.between(50'000, 200'000));
+    Dice cluster(seed ^ 0x434C5553U);
+    if (cluster.percent(50)) draw_cluster(s, cluster);
     return s;
 }
 

@@ -80,6 +80,17 @@ struct Scenario {
     bool stop_under_load = false;  // in the middle of all trouble
     bool start_again = false;      // a last start on the same bucket must find everything
     bool calm = false;             // nothing goes wrong: exact checks apply
+
+    // Several nodes on one bucket. Without a lease there is one, and the bucket is its own.
+    std::uint32_t nodes = 1;
+    core::LeaseSpec lease;
+    int node_faults = 0;  // of the kinds that chaos.cpp names, over the span
+    // Processes and bucket are sound, only nodes and what lies between them fail: when all of that is over, requests
+    // are answered again within a bound.
+    bool only_nodes_fail = false;
+    Time link_delay_max = 3 * kMs;
+    unsigned link_lost = 0;  // of the calls between nodes, those whose outcome nobody knows
+    [[nodiscard]] bool cluster() const { return !lease.none(); }
 };
 
 [[nodiscard]] Scenario draw_scenario(std::uint64_t seed);

@@ -1,5 +1,6 @@
 // The core's actions as lines of the trace.
 #include "agent/core/keys.hpp"
+#include "tests/sim/node.hpp"
 #include "tests/sim/world.hpp"
 
 namespace hf::sim {
@@ -42,6 +43,13 @@ struct Line {
     std::string operator()(const core::Resume& a) const {
         return "resume op " + number(a.op) + " activation " + number(a.activation) + " code " +
                std::to_string(a.code) + to(a.to);
+    }
+    std::string operator()(const core::PeerCall& a) const {
+        const auto event = unpack_event(a.event);
+        return "ask " + a.target + " at " + a.address + " kind " +
+               std::to_string(static_cast<int>(a.origin.ask)) + " #" +
+               number(event ? event->id : 0) + " " + a.name + " source " + a.origin.source + " n " +
+               number(a.origin.n) + " op " + number(a.op) + to(a.to);
     }
     std::string operator()(const core::SocketTaken& a) const { return "socket taken" + to(a.to); }
     std::string operator()(const core::SocketSend& a) const { return "socket send" + to(a.to); }
@@ -92,7 +100,7 @@ struct Line {
 
 }  // namespace
 
-void World::trace_action(const core::Action& action) {
+void Node::trace_action(const core::Action& action) const {
     trace(std::visit(Line{}, action));
 }
 

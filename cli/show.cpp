@@ -74,7 +74,7 @@ std::string settings_of(const Json& plugin) {
 std::string reload_of(const Json& status) {
     const auto config = status.is_object() ? status.find("config") : status.end();
     if (!status.is_object() || config == status.end()) return "-";
-    const std::string file = field(*config, "file");
+    std::string file = field(*config, "file");
     const auto last = config->is_object() ? config->find("last_reload") : config->end();
     if (!config->is_object() || last == config->end()) return file;
     return file + ", read again " + duration_field(*last, "ago_ms") +

@@ -61,7 +61,7 @@ TEST_CASE("what_was_passed_on_once_is_not_passed_on_again") {
     request.class_name = "counter";
     request.name = "a";
     request.event = {1};
-    request.origin = PeerOrigin{.node = "n3"};
+    request.origin.emplace().node = "n3";
     pair.rig("n2").feed(request);
     pair.carry();
     CHECK(reason(pair, "n2", 77) == ReplyReason::Unavailable);
@@ -213,7 +213,11 @@ TEST_CASE("a_request_for_later_is_journalled_where_it_came_and_applied_where_its
     request.req_id = 77;
     request.class_name = "counter";
     request.name = "b";
-    request.event = {1};
+    FlatWriter flat(request.event);
+    flat.field("POST");
+    flat.field("/");
+    flat.u32(0);
+    flat.field("body");
     request.deadline = pair.now() + kSecond;
     request.later = true;
     pair.rig("n2").feed(request);

@@ -131,6 +131,7 @@ void Units::hold_written(Unit& unit, StoreAnswer& answer) {
     if (answer.outcome != Outcome::Applied)
         return acquire_failed(
             unit, answer.reason.empty() ? "the record changes all the time" : answer.reason);
+    alarms_to_hand_.erase(unit.key);  // its alarm is its own again
     unit.hold_tries = 0;
     unit.hold_etag = answer.etag;
     unit.epoch = unit.record.epoch;

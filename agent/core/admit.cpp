@@ -62,8 +62,8 @@ Units::Units(Env& env, StoreClient& store, Supervision& supervision)
       states_(env.config.limits.states_bytes),
       messages_(env,
                 kMessagesOpenMax,
-                [this](const auto& name, bool last) {
-                    return offer_message(name.first, name.second, last);
+                [this](const auto& name, const Chance& chance) {
+                    return offer_message(name.first, name.second, chance);
                 }),
       warm_(env.config.classes.size()) {}
 
@@ -124,6 +124,8 @@ void Units::config_changed() {
     if (warm_count_ != 0) evict_next_ = env_.now;  // another time may be too long for who is idle
     journal_.classes_changed();
     alarms_.classes_changed();
+    messages_.classes_changed();
+    if (!closing_) messages_.run();
 }
 
 const ClassSpec* Units::class_named(const std::string& name) const {
@@ -319,6 +321,7 @@ void Units::tick() {
         messages_.run();
     }
     retry_closes();
+    watch_answers();
     evict_idle();
     refuse_crowded();
     // hold_idle: give a hold back after an hour without an event.
@@ -340,6 +343,7 @@ Time Units::next_deadline() const {
     if (!closing_) soonest = std::min({soonest, evict_next_, messages_.next_deadline()});
     if (!closing_ && !closes_later_.empty())
         soonest = std::min(soonest, closes_later_.begin()->first);
+    if (!runtime_ops_.empty()) soonest = std::min(soonest, answers_look_);
     for (const auto& [handle, load] : runtimes_) {
         if (!load.crowded.empty())
             soonest = std::min(soonest, units_.at(load.crowded.front())->room_by);
@@ -360,6 +364,7 @@ void Units::pump(Unit& unit) {
 void Units::pump_held(Unit& unit) {
     open_gate(unit);
     put_done(unit);
+    put_settled(unit);
     commit(unit);
     compact(unit);
     offer_messages(unit);
@@ -373,6 +378,11 @@ void Units::pump_held(Unit& unit) {
     look_at_room(unit);
     const bool base_next = wants_base(unit);
     if (!unit.has_work() && !base_next) return;
+    if (unit.memory != Memory::Resident && env_.now < unit.no_load_until)
+        return refuse_waiting(unit,
+                              ReplyReason::ActorFailed,
+                              "loading the actor ended the runtime three times; it is tried again after "
+                              "5 min");
     if (unit.hold == Hold::Idle && incarnation_ != 0) return acquire(unit);
     if (unit.hold != Hold::Serving) return;
     if (!unit.runtime.valid()) want_place(unit);

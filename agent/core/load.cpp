@@ -232,13 +232,13 @@ void Units::fold(Unit& unit) {
         }
         unit.stored.add(entry);
     }
+    for (const auto& [source, n] : unit.settled_marks) unit.stored.forget_mark(source, n);
     unit.alarm = unit.stored.alarm;
     unit.fetched.clear();
     unit.memory = Memory::Activating;
     unit.activation = 0;
     unit.image_next = 0;
     unit.image_part = 0;
-    announce_restart(unit);
     pump(unit);
 }
 
@@ -289,6 +289,7 @@ void Units::activated(const ActivatedIn& event) {
     unit->image.clear();
     unit->image.shrink_to_fit();
     unit->memory = Memory::Resident;
+    unit->load_deaths = 0;
     unit->wants_stop = event.wants_stop;
     pump(*unit);
 }

@@ -9,7 +9,8 @@
 namespace hf::sim {
 
 namespace {
-constexpr Time kSettle = 120 * kSecond;  // stalls are found, back-offs end, ghosts land
+// Stalls are found, ghosts land, back-offs end: the longest, after what has ended three runtimes, is 5 min.
+constexpr Time kSettle = 400 * kSecond;
 constexpr Time kFinalDeadline = 30 * kSecond;
 // A storage that hung unnoticed is found within 22 s, and who waits for a Stop meanwhile is told to come back each second.
 constexpr int kFinalAttempts = 40;

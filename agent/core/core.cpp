@@ -109,6 +109,11 @@ void Core::handle(StepIn& event) {
     if (!supervision_.test_answered(event)) ++env_.stats.stale_messages;
 }
 
+void Core::handle(Exited& event) {
+    supervision_.exited(event);
+    if (supervision_.failed(Kind::Runtime)) units_.no_runtime_left();
+}
+
 void Core::handle(StartNode& event) {
     (void)event;
     supervision_.start();

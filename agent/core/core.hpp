@@ -71,7 +71,7 @@ private:
     void handle(StepIn& event);
     void handle(Greeted& event) { supervision_.greeted(event); }
     void handle(ReadyIn& event) { supervision_.ready(event); }
-    void handle(Exited& event) { supervision_.exited(event); }
+    void handle(Exited& event);
     void handle(Violated& event) { supervision_.violated(event); }
     void handle(ProgressIs& event) { supervision_.progress_is(event); }
     void handle(SwapCommand& event) { supervision_.swap(event); }

@@ -196,7 +196,6 @@ struct DeliveredIn {
     std::uint16_t reply_status = 0;
     Bytes reply_headers;
     Bytes reply_body;
-    bool replied = false;
     Bytes changes;
     std::optional<AlarmWish> alarm;
     std::vector<MessageWish> sends;

@@ -192,6 +192,7 @@ void Units::forget_hold(Unit& unit) {
     unit.alarm.reset();
     forget_offers(unit);
     unit.done.clear();
+    unit.settled_marks.clear();
     unit.outbox_hint.reset();
 }
 

@@ -278,6 +278,7 @@ void Units::peer_asks(const RequestIn& request) {
                                               origin.source,
                                               origin.n,
                                               origin.last,
+                                              false,
                                               from};
             break;
         case PeerAsk::Settled:

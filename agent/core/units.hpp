@@ -108,6 +108,7 @@ public:
     void runtime_serving(Handle runtime);
     void runtime_retiring(Handle runtime);
     void runtime_gone(const Gone& gone);
+    void no_runtime_left();
 
     void tick();
     // To be called at the end of each step.
@@ -160,6 +161,7 @@ private:
         RuntimeAsk ask = RuntimeAsk::Drop;
         std::uint64_t activation = 0;
         std::size_t class_index = 0;  // but of a Drop, which is nobody's any more
+        Time since = 0;
     };
 
     // An event that was passed on to the node that holds its actor.
@@ -257,9 +259,12 @@ private:
 
     // messages.cpp
     void offer_messages(Unit& unit);
-    [[nodiscard]] Offered offer_message(UnitId sender, const std::string& target, bool last);
+    [[nodiscard]] Offered offer_message(UnitId sender,
+                                        const std::string& target,
+                                        const Chance& chance);
     void forget_offers(Unit& unit);
     void message_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply);
+    [[nodiscard]] static OfferEnd offer_end(const FromMessage& message, const ReplyOut& reply);
     void message_done(Unit& sender, const std::string& target, std::uint64_t n);
     void put_done(Unit& unit);
     void messages_settled(Unit& sender, const LogEntry& stored);
@@ -267,6 +272,9 @@ private:
                    const std::string& actor,
                    const std::string& source,
                    std::uint64_t n);
+    void say_settled(const Unit& unit, LogEntry& entry) const;
+    static void settled_stored(Unit& unit, LogEntry& stored);
+    void put_settled(Unit& unit);
     [[nodiscard]] bool applied_already(const Unit& unit, const FromMessage& message) const;
     [[nodiscard]] bool room_for_mark(const Unit& unit, const FromMessage& message) const;
     void bury(DeadLetter letter);
@@ -346,15 +354,19 @@ private:
         OpId op, Handle from, RuntimeAsk ask, std::uint64_t activation, RuntimeOp& was);
     void send_resume(Unit& unit);
     [[nodiscard]] std::string broken_bound(const Unit& unit, const DeliveredIn& event) const;
-    [[nodiscard]] bool lacks_room(Unit& unit, DeliveredIn& event);
+    [[nodiscard]] bool may_not_leave(Unit& unit, const Mail& mail, DeliveredIn& event);
+    [[nodiscard]] std::string full_outbox(const Unit& unit, const DeliveredIn& event) const;
     [[nodiscard]] LogEntry entry_of(Unit& unit, const Mail& mail, DeliveredIn& event);
     [[nodiscard]] static ReplyOut reply_of(const Mail& mail, DeliveredIn& event);
     void give_up(Unit& unit, const Mail& mail, ReplyOut& reply);
+    void mark_poison(Mail& mail);
+    void blame(Unit& unit);
     void put_output(Unit& unit,
                     const Mail& mail,
                     ReplyOut reply,
                     std::vector<SocketWish> sockets = {});
     void requeue_running(Unit& unit);
+    void watch_answers();
 
     // leave.cpp
     void leave_runtime(Unit& unit, bool tell_runtime);
@@ -435,6 +447,7 @@ private:
     std::unordered_map<std::string, UnitId> by_key_;
     std::map<Handle, RuntimeLoad> runtimes_;
     std::unordered_map<OpId, RuntimeOp> runtime_ops_;
+    Time answers_look_ = 0;  // the next one at the oldest of them
     std::list<UnitId> idle_;  // least recently active first
     DeadlineList deadlines_;  // ascending
     UnitId last_unit_ = 0;

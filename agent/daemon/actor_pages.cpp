@@ -78,7 +78,7 @@ json Daemon::actor_json(const core::Unit& unit) const {
     const auto* instance = core_->supervision().find(unit.runtime);
     // Where it lives, else where it would: during a deploy both versions run.
     const ModuleTable& table =
-        instance == nullptr ? served() : table_named(instance->build.modules);
+        instance == nullptr ? served() : table_named(instance->build.modules).modules;
     const auto module = table.find(class_name);
     const bool serving = unit.hold == core::Hold::Serving;
     // Not held here, and known to be held by another node when it was looked for last.

@@ -236,7 +236,7 @@ TEST_CASE("a wrong command line is 2, asks nobody, and names what is wrong") {
     const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{
         {{}, "subcommand"},
         {{"stauts"}, "no such command: stauts; did you mean 'status'? (see holdfast --help)"},
-        {{"frobnicate"}, "there is status, plugins, actors, swap"},
+        {{"frobnicate"}, "there is status, plugins, cluster, actors, swap"},
         {{"plugin", "rest"}, "no such command: plugin rest; did you mean 'reset'?"},
         {{"status", "--jsn"}, "--jsn"},
         {{"status", "--timeout", "0"}, "--timeout"},

@@ -201,7 +201,10 @@ struct IndexRig {
     Env env{small_config(), codec};
     Actions actions;
     StoreClient store{env, [](Handle) {}};
-    Alarms alarms{env, store, [this](const Hint& hint) { return visit(hint); }};
+    Alarms alarms{env,
+                  store,
+                  [this](const Hint& hint) { return visit(hint); },
+                  [](std::uint32_t) { return true; }};
     std::set<std::string> keys;
     std::vector<Hint> taken;
     std::map<std::string, std::size_t> visits;

@@ -91,7 +91,10 @@ json Daemon::actor_json(const core::Unit& unit) const {
         {"class", class_name},
         {"name", as_text_json(unit.name)},
         {"state", state},
-        {"node", elsewhere ? json(unit.owner) : serving ? json(config_.node.id) : json(nullptr)},
+        {"node",
+         elsewhere ? json(unit.owner)
+         : serving ? json(config_.node.id)
+                   : json(nullptr)},
         {"module", module == table.end() ? json(nullptr) : json(shown(module->second.wasm_sha256))},
         {"epoch", unit.epoch},
         {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},

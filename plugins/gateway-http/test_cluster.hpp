@@ -38,9 +38,10 @@ private:
     std::string path_ = "/tmp/hf-test-secret-XXXXXX";
 };
 
-inline TestSupervisor::Options node_options(const std::string& node,
-                                            const SecretFile& secret,
-                                            std::vector<std::pair<std::string, std::string>> settings = {}) {
+inline TestSupervisor::Options node_options(
+    const std::string& node,
+    const SecretFile& secret,
+    std::vector<std::pair<std::string, std::string>> settings = {}) {
     TestSupervisor::Options out;
     out.binary = HF_GATEWAY_HTTP;
     out.node = node;

@@ -142,6 +142,17 @@ TEST_CASE("a_gateway_that_ends_leaves_what_it_passed_on_unknown") {
     (void)asked;  // its gateway is gone, nobody hears
 }
 
+TEST_CASE("nobody_waits_longer_for_a_node_that_stands_still_than_for_its_lease") {
+    Pair pair;
+    pair.ask("n1", "a");
+    pair.network = Pair::Network::Silent;  // it takes the connection and never answers
+    const auto asked = pair.rig("n2").ask("a", pair.now() + 60 * kSecond);
+    pair.actors("n1").store = [](const StoreRequest&) { return true; };  // nor does it renew
+    pair.run_for(6 * kSecond);
+    CHECK(reason(pair, "n2", asked) == ReplyReason::Deadline);
+    CHECK(reason(pair, "n2", pair.ask("n2", "a")) == ReplyReason::Ok);
+}
+
 TEST_CASE("an_event_that_waits_for_the_owner_meets_its_deadline") {
     Pair pair;
     pair.ask("n1", "a");

@@ -187,9 +187,7 @@ void Units::hand_alarm(const Hint& hint) {
     call.origin.due_ms = hint.due_ms;
     call.origin.nonce = hint.nonce;
     left.op = call.op;
-    PeerOp op;
-    op.gateway = gateway;
-    op.node = peer;
+    PeerOp op = op_of_peer(gateway, peer);
     op.alarm = hint;
     peer_ops_.emplace(call.op, std::move(op));
     alarms_to_hand_.insert_or_assign(hint.unit, std::move(left));

@@ -121,6 +121,7 @@ void Units::peers_changed() {
         if (unit == nullptr || !std::exchange(unit->awaits_peer, false)) continue;
         if (unit->hold == Hold::Acquiring && unit->store_op == 0) acquire(*unit);
     }
+    peers_of_dead_nodes_gone();
     control_changed();  // somebody may be there now who takes what this node gives away
 }
 

@@ -171,6 +171,7 @@ private:
         Bulk::Held held;  // its large body
         Handle gateway;
         std::string node;
+        std::uint64_t incarnation = 0;  // of the node, as it was known
         bool chosen = false;  // it is not known to hold the unit: it was chosen to take it
         std::optional<Hint> alarm = std::nullopt;  // it is to arm this one
     };
@@ -210,6 +211,9 @@ private:
     void close_sockets(Unit& unit);
     void peer_ended(PeerOp op, PeerOutcome outcome, ReplyOut reply);
     void peers_of_gateway_gone(Handle gateway);
+    void peers_of_dead_nodes_gone();
+    void end_unknown(std::vector<OpId> ids, const std::string& why);
+    [[nodiscard]] PeerOp op_of_peer(Handle gateway, const std::string& node) const;
     [[nodiscard]] bool peer_deadline_passed(const DeadlineEntry& entry);
     void peer_asks(const RequestIn& request);
     void answer_peer(const FromPeer& peer, ReplyOut reply);

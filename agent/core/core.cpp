@@ -137,6 +137,19 @@ void Core::handle(ConfigChanged& event) {
     units_.config_changed();
 }
 
+void Core::handle(DrainCommand& event) {
+    const auto refuse = [&](std::string text) {
+        env_.emit(CommandDone{event.command, false, std::move(text)});
+    };
+    if (env_.config.lease.none())
+        return refuse("this node has its store for itself (lease = \"none\"): nobody is there to take its actors");
+    std::string known = env_.config.node_id;
+    for (const auto& [id, peer] : peers_.all()) known += ", " + id;
+    if (event.node != env_.config.node_id && !peers_.all().contains(event.node))
+        return refuse("there is no node '" + event.node + "' on this store; there is " + known);
+    control_.ask(event);
+}
+
 void Core::on_serving(Kind kind, Handle handle) {
     if (kind == Kind::Storage) {
         store_.route(supervision_.serving_one(Kind::Storage));

@@ -83,6 +83,7 @@ private:
     void handle(ConfigChanged& event);
     void handle(Knocked&) { supervision_.knocked(); }
     void handle(PeerRepliedIn& event) { units_.peer_replied(event); }
+    void handle(DrainCommand& event);
     void handle(SleptIs& event) { env_.slept = std::max(env_.slept, event.total); }
 
     // boot.cpp: the node makes itself known to the store before it holds anything.

@@ -269,6 +269,12 @@ struct ResetCommand {
     std::uint64_t command = 0;
     std::string slot;
 };
+// The key that asks `node` to give everything away is to be there, or not.
+struct DrainCommand {
+    std::uint64_t command = 0;
+    std::string node;
+    bool drain = true;
+};
 // Other bounds and other classes hold from now on; what was admitted under the old ones goes on.
 struct ConfigChanged {
     Limits limits;
@@ -323,6 +329,7 @@ using Event = std::variant<Tick,
                            ConfigChanged,
                            Knocked,
                            PeerRepliedIn,
-                           SleptIs>;
+                           SleptIs,
+                           DrainCommand>;
 
 }  // namespace hf::core

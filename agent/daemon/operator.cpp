@@ -112,6 +112,14 @@ void Daemon::register_operations() {
         commands_.emplace(++last_command_, Command{r, text_of(request, "plugin")});
         step(core::RollbackCommand{last_command_, text_of(request, "plugin")});
     });
+    for (const bool drain : {true, false}) {
+        control_->on(drain ? "drain" : "undrain",
+                     [this, drain](const json& request, const control::Responder& r) {
+                         const std::string node = text_of(request, "node");
+                         commands_.emplace(++last_command_, Command{r, node});
+                         step(core::DrainCommand{last_command_, node, drain});
+                     });
+    }
     control_->on("reset", [this](const json& request, const control::Responder& r) {
         commands_.emplace(++last_command_, Command{r, text_of(request, "plugin")});
         step(core::ResetCommand{last_command_, text_of(request, "plugin")});

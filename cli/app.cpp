@@ -185,12 +185,12 @@ private:
                     return query({{"op", "cluster"}}, show_cluster);
                 });
         for (const bool drain : {true, false}) {
-            const std::string name = drain ? "drain" : "undrain";
+            const char* name = drain ? "drain" : "undrain";
             command(cluster,
                     name,
                     drain ? "a node gives all its actors to the others and takes no more; it answers on"
                           : "a node takes actors again",
-                    "holdfast cluster " + name + " n2",
+                    drain ? "holdfast cluster drain n2" : "holdfast cluster undrain n2",
                     [this, name] {
                         return change({{"op", name}, {"node", options_.drained}});
                     })

@@ -48,7 +48,7 @@ public:
         Taken,     // ended() follows, once
         NoRoom,    // not now
         NodeFull,  // not now, nor any other
-        NotHere    // a class that is not deployed, another tenant's: the hint stays for whoever has it
+        NotHere  // a class that is not deployed, another tenant's: the hint stays for whoever has it
     };
 
     // `visit` is given each hint that is due.
@@ -81,7 +81,7 @@ private:
         bool cut = false;  // since that listing began the window was cut, and `after` stands there
         bool failed = false;  // its listing; asked again at list_again_
         bool passed_over =
-            false;            // one of its hints was due and is NotHere; it is in the index still
+            false;  // one of its hints was due and is NotHere; it is in the index still
         bool forgotten = false;  // one of its hints had no room in later_; it is in the index still
         bool afresh = false;     // the next listing begins with the first key
     };
@@ -108,8 +108,8 @@ private:
     std::multimap<Time, Hint> later_;                               // to be visited again
     std::set<std::pair<std::string, std::uint64_t>> later_names_;
     Time list_again_ = kNever;
-    Time look_again_ = kNever;  // for what was forgotten
-    Time held_until_ = 0;       // no visit before: the node is full
+    Time look_again_ = kNever;             // for what was forgotten
+    Time held_until_ = 0;                  // no visit before: the node is full
     std::int64_t soonest_ms_ = INT64_MAX;  // due time of the first hint in memory
     bool open_ = false;
     bool closed_ = false;

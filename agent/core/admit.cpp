@@ -415,10 +415,11 @@ void Units::pump_held(Unit& unit) {
     if (unit.hold == Hold::Idle && incarnation_ != 0 && owner_known(unit))
         return pass_on(unit, To::Owner);
     if (unit.memory != Memory::Resident && env_.now < unit.no_load_until)
-        return refuse_waiting(unit,
-                              ReplyReason::ActorFailed,
-                              "loading the actor ended the runtime three times; it is tried again after "
-                              "5 min");
+        return refuse_waiting(
+            unit,
+            ReplyReason::ActorFailed,
+            "loading the actor ended the runtime three times; it is tried again after "
+            "5 min");
     if (unit.hold == Hold::Idle && incarnation_ != 0) return acquire(unit);
     if (unit.hold != Hold::Serving) return;
     if (!unit.runtime.valid()) want_place(unit);

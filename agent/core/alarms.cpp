@@ -216,8 +216,7 @@ void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
         return;
     }
     ++env_.stats.alarms_failed;
-    const Time pause =
-        end == End::Poisoned ? kHandlerPauseMost : handler_pause(hint.attempt - 1);
+    const Time pause = end == End::Poisoned ? kHandlerPauseMost : handler_pause(hint.attempt - 1);
     if (pause == kHandlerPauseMost)
         env_.note(NoteLevel::Error,
                   "alarms",

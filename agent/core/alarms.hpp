@@ -49,7 +49,7 @@ public:
         Taken,     // ended() follows, once
         NoRoom,    // not now
         NodeFull,  // not now, nor any other
-        NotHere    // a class that is not deployed, another tenant's: the hint stays for whoever has it
+        NotHere  // a class that is not deployed, another tenant's: the hint stays for whoever has it
     };
 
     // `visit` is given each hint that is due. `mine`: whether this node looks after a shard of the index, which it shares
@@ -95,7 +95,7 @@ private:
         bool cut = false;  // since that listing began the window was cut, and `after` stands there
         bool failed = false;  // its listing; asked again at list_again_
         bool passed_over =
-            false;            // one of its hints was due and is NotHere; it is in the index still
+            false;  // one of its hints was due and is NotHere; it is in the index still
         bool forgotten = false;  // one of its hints had no room in later_; it is in the index still
         bool afresh = false;     // the next listing begins with the first key
     };

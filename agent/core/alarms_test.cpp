@@ -13,10 +13,10 @@
 using namespace hf;
 using namespace hf::core;
 using testing::Actors;
-using testing::TableCodec;
 using testing::is_alarm_key;
 using testing::Rig;
 using testing::small_config;
+using testing::TableCodec;
 
 TEST_CASE("an_alarm_of_long_ago_is_due_however_long_ago") {
     for (const std::int64_t due :
@@ -214,7 +214,8 @@ struct IndexRig {
 
 }  // namespace
 
-TEST_CASE("more_alarms_that_fail_than_memory_has_room_for_stay_in_the_index_and_are_tried_from_there") {
+TEST_CASE(
+    "more_alarms_that_fail_than_memory_has_room_for_stay_in_the_index_and_are_tried_from_there") {
     IndexRig rig;
     constexpr std::size_t kCount = Alarms::kLaterMax + 1000;
     rig.put(kCount);

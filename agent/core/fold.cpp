@@ -10,7 +10,9 @@ namespace {
 constexpr std::size_t kItemOverhead = 64;
 }  // namespace
 
-std::size_t outbox_cost(const std::string& target, const std::string& method, const Bytes& payload) {
+std::size_t outbox_cost(const std::string& target,
+                        const std::string& method,
+                        const Bytes& payload) {
     return target.size() + method.size() + payload.size() + kItemOverhead;
 }
 

@@ -80,7 +80,8 @@ TEST_CASE("a_message_whose_handler_fails_holds_back_later_ones_and_is_given_up_a
     CHECK(rig.core.units().quiet());
 }
 
-TEST_CASE("a_message_that_ends_each_runtime_costs_three_each_5_min_and_is_given_up_the_fourth_time") {
+TEST_CASE(
+    "a_message_that_ends_each_runtime_costs_three_each_5_min_and_is_given_up_the_fourth_time") {
     Rig rig;
     Actors actors(rig);
     actors.on("a", [&](const Deliver& deliver, DeliveredIn plain) {
@@ -171,11 +172,9 @@ TEST_CASE("what_an_actor_has_sent_and_nobody_has_taken_is_bounded_by_bytes_too")
         const auto id = rig.ask("a", rig.now + 10 * kSecond);
         REQUIRE(rig.reply(id) != nullptr);
         reasons.push_back(rig.reply(id)->reason);
-        if (i == 2)
-            CHECK(rig.reply(id)->text.find("limit outbox_bytes") != std::string::npos);
+        if (i == 2) CHECK(rig.reply(id)->text.find("limit outbox_bytes") != std::string::npos);
     }
-    CHECK(reasons ==
-          std::vector{ReplyReason::Ok, ReplyReason::Ok, ReplyReason::ActorLimit});
+    CHECK(reasons == std::vector{ReplyReason::Ok, ReplyReason::Ok, ReplyReason::ActorLimit});
     CHECK(rig.core.stats().messages_sent == 2);
 }
 

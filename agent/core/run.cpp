@@ -141,8 +141,7 @@ OpId Units::open_runtime_op(Unit& unit, RuntimeAsk ask) {
     const OpId op = env_.new_op();
     unit.runtime_op = op;
     runtime_ops_.emplace(
-        op,
-        RuntimeOp{unit.id, unit.runtime, ask, unit.activation, unit.class_index, env_.now});
+        op, RuntimeOp{unit.id, unit.runtime, ask, unit.activation, unit.class_index, env_.now});
     RuntimeLoad& load = runtimes_.at(unit.runtime);
     ++load.inflight;
     load.ready.take_place(unit.class_index);

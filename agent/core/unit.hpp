@@ -69,7 +69,7 @@ struct FromMessage {
     EventKind kind = EventKind::Call;  // Http: a request out of the journal
     std::string source;                // the sending unit, or the journal's stream
     std::uint64_t n = 0;
-    bool last = false;  // the last try: a handler that fails again has had its chance
+    bool last = false;    // the last try: a handler that fails again has had its chance
     bool poison = false;  // this try ended kPoisonDeaths runtimes
     std::optional<FromPeer> peer = std::nullopt;  // the source is another node's
 };
@@ -208,7 +208,7 @@ struct Unit {
     // Marks that nobody asks for any more, while no stored entry says so: without that each load would bring them back, until
     // no new sender finds room. As many as there may be marks.
     std::map<std::string, std::uint64_t> settled_marks;
-    std::optional<Hint> outbox_hint;               // announces the outbox to whoever starts next
+    std::optional<Hint> outbox_hint;  // announces the outbox to whoever starts next
     // By target the number of the message that is offered; one for each at once, so that they are applied in order. Over
     // once it is stored that it is done: until then Units::messages_ knows no more of it.
     std::map<std::string, std::uint64_t> offers;

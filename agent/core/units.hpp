@@ -451,7 +451,7 @@ private:
     std::unordered_map<std::string, UnitId> by_key_;
     std::map<Handle, RuntimeLoad> runtimes_;
     std::unordered_map<OpId, RuntimeOp> runtime_ops_;
-    Time answers_look_ = 0;  // the next one at the oldest of them
+    Time answers_look_ = 0;   // the next one at the oldest of them
     std::list<UnitId> idle_;  // least recently active first
     DeadlineList deadlines_;  // ascending
     UnitId last_unit_ = 0;

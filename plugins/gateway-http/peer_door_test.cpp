@@ -138,7 +138,12 @@ TEST_CASE("the_call_is_not_as_it_was_signed") {
         },
         "header field");
     refused(
-        b.port(), [](RawCall& call) { call.target = "/metrics"; }, "about an actor");
+        b.port(),
+        [](RawCall& call) {
+            call.method = "GET";
+            call.target = "/metrics";
+        },
+        "about an actor");
     CHECK(b.seen().requests == 0);
     CHECK(b.seen().queries == 0);
     CHECK(answer_to(b.port(), kAsItIs).status == 200);

@@ -121,6 +121,15 @@ public:
                 static_cast<ssize_t>(bytes.size()));
     }
     void close() { client_.reset(); }
+    // Nobody has sent anything more: who connected has closed without a word.
+    [[nodiscard]] bool hears_nothing() {
+        while (knocked()) {
+            accept();
+            char byte = 0;
+            if (::recv(client_.get(), &byte, 1, 0) != 0) return false;
+        }
+        return true;
+    }
 
 private:
     void fill() {

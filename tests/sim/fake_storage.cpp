@@ -49,7 +49,7 @@ void Storage::serve(const core::StoreRequest& request) {
 
 // The way to the bucket is cut: what was sent is lost, or its answer is; or it waits in some queue and comes through when
 // all is over. The process may know no more than that, or say nothing for as long as it lasts.
-void Storage::unreachable(const StoreRequest& request) {
+void Storage::unreachable(const core::StoreRequest& request) {
     World& w = world_;
     const Time over = node_.bucket_cut_until() - w.now() + w.dice.skewed(kMs, 200 * kMs);
     auto answer = std::make_shared<StoreAnswer>();
@@ -68,7 +68,7 @@ void Storage::unreachable(const StoreRequest& request) {
 }
 
 // What a slow way adds: for a renewal enough to come when others have given the node up.
-Time Storage::held_back(const StoreRequest& request) {
+Time Storage::held_back(const core::StoreRequest& request) {
     World& w = world_;
     if (node_.bucket_slow_until() <= w.now()) return 0;
     const bool lease = request.key.starts_with("nodes/");

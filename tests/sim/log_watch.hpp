@@ -26,6 +26,8 @@ public:
     std::string told(std::size_t node, const core::StoreAnswer& answer);
     // A new core knows nothing of what the one before had open.
     void new_life(std::size_t node) { of_nodes_[node] = {}; }
+    // What it had open is left to land or not; its units begin with another epoch.
+    void new_incarnation(std::size_t node) { of_nodes_[node].open_commit.clear(); }
 
     [[nodiscard]] bool commit_open(std::size_t node, const std::string& unit) const {
         const auto of = of_nodes_.find(node);

@@ -102,7 +102,7 @@ void Network::arrive(const Asking& question, Time left) {
 bool Network::answered(Node& at, const core::ReplyOut& reply, const AnswerTime& time) {
     const GatewayName gateway{at.number(), at.life(), reply.to.generation};
     const auto it = open_.find(std::pair(gateway, reply.req_id));
-    if (it == open_.end()) return false;
+    if (it == open_.end()) return cut_off_.contains(std::pair(gateway, reply.req_id));
     const Answering open = std::move(it->second);
     open_.erase(it);
     const std::string name = "the question of " + open.question->call.origin.node + " to " +
@@ -158,6 +158,7 @@ void Network::gateway_gone(GatewayName gateway) {
             continue;
         }
         lost(it->second.question, PeerOutcome::Unknown, delay());
+        cut_off_.insert(it->first);
         it = open_.erase(it);
     }
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -59,7 +60,9 @@ private:
 
     World& world_;
     std::map<std::pair<std::size_t, std::size_t>, Time> cuts_;
-    std::map<std::pair<GatewayName, std::uint64_t>, Answering> open_;  // by who answers, and its request
+    using Name = std::pair<GatewayName, std::uint64_t>;  // who answers, and its request
+    std::map<Name, Answering> open_;
+    std::set<Name> cut_off_;  // their gateway died; a core that has not heard of that yet may answer
     std::uint64_t asked_ = 0;
     std::uint64_t unknown_ = 0;
 };

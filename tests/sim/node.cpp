@@ -121,7 +121,7 @@ void Node::step(core::Event event) {
     std::string held;
     if (const auto* answer = std::get_if<core::StoreAnswer>(&event)) {
         held = world_.watch.told(number(), *answer);
-        world_.node_watch.told(number(), *answer);
+        if (world_.node_watch.told(number(), *answer)) world_.watch.new_incarnation(number());
     }
     if (const auto* placed = std::get_if<core::PlacedIn>(&event)) must_end = judge_place(*placed);
     if (const auto* ready = std::get_if<core::ReadyIn>(&event); ready != nullptr && ready->ok) {

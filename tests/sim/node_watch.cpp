@@ -55,20 +55,22 @@ void NodeWatch::asked(std::size_t node, const core::StoreRequest& request, Time 
     known.puts.try_emplace(request.op, Put{std::move(record).value(), boot});
 }
 
-void NodeWatch::told(std::size_t node, const core::StoreAnswer& answer) {
+bool NodeWatch::told(std::size_t node, const core::StoreAnswer& answer) {
     Known& known = nodes_.at(node);
     const auto it = known.puts.find(answer.op);
     if (it == known.puts.end() || answer.outcome == Outcome::Unknown ||
         answer.outcome == Outcome::Refused)
-        return;
+        return false;
     const Put put = std::move(it->second);
     known.puts.erase(it);
     // What it had under way as an older incarnation says nothing of this one.
-    if (put.record.incarnation < known.incarnation) return;
+    if (put.record.incarnation < known.incarnation) return false;
+    const std::uint64_t before = known.incarnation;
     if (answer.outcome == Outcome::Applied) known.incarnation = put.record.incarnation;
     known.leased = answer.outcome == Outcome::Applied && !dead(put.record);
     // From before it was sent, however long the answer took: others count from when they saw it.
     if (known.leased) known.until = put.boot + lease_.ttl - lease_.ttl / 10;
+    return known.incarnation != before;
 }
 
 bool NodeWatch::holds_lease(std::size_t node, Time boot) const {

@@ -33,7 +33,8 @@ public:
 
     // Its core asks for a write, at `boot` by its own clock that counts suspends; hears what became of it.
     void asked(std::size_t node, const core::StoreRequest& request, Time boot);
-    void told(std::size_t node, const core::StoreAnswer& answer);
+    // True: from here on it is another incarnation.
+    bool told(std::size_t node, const core::StoreAnswer& answer);
     // Ends the run when it may do `what` no more.
     void must_hold_lease(std::size_t node, Time boot, const std::string& what) const;
     [[nodiscard]] bool holds_lease(std::size_t node, Time boot) const;

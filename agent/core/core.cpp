@@ -226,6 +226,7 @@ void Core::advance_stop() {
             if (!gone(kind)) kill_rest(kind);
         }
         // Nothing runs any more, and what was open is settled or not to be had: others need not wait for the lease's end.
+        if (!env_.config.lease.none()) units_.lease_lost("it stops");
         lease_.resign();
         stopping_ = Stopping::Resigning;
         stop_step_by_ = env_.now + kEndStep;

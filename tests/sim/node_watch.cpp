@@ -52,6 +52,8 @@ void NodeWatch::asked(std::size_t node, const core::StoreRequest& request, Time 
     auto record = codec_.decode_node(request.body);
     if (!record) broken(known.id + " writes a record of itself that does not decode");
     known.own.emplace(request.write_id.hi, request.write_id.lo);
+    // With its last write it gives up whatever it held, whether or not that is applied.
+    if (dead(*record)) known.leased = false;
     known.puts.try_emplace(request.op, Put{std::move(record).value(), boot});
 }
 

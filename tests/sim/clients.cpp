@@ -9,8 +9,9 @@
 namespace hf::sim {
 
 namespace {
-// Stalls are found, ghosts land, back-offs end: the longest, after what has ended three runtimes, is 5 min.
-constexpr Time kSettle = 400 * kSecond;
+// Stalls are found, ghosts land, back-offs end: an actor that has ended three runtimes rests for 5 min, and what was offered to it
+// meanwhile for as long again.
+constexpr Time kSettle = 650 * kSecond;
 constexpr Time kSettleSound = 40 * kSecond;  // nothing hangs and nothing backs off
 constexpr Time kFinalDeadline = 30 * kSecond;
 constexpr Time kProbe = 5 * kSecond;

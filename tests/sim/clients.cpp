@@ -188,7 +188,8 @@ void World::settle() {
         const core::Core& core = *node->core();
         if (!core.ready()) broken("the node is not ready again: " + core.not_ready_because());
         for (const auto& [id, unit] : core.units().all()) {
-            if (unit->memory == core::Memory::Resident &&
+            // One that waited for a store which is back only now was busy until then.
+            if (!reset && unit->memory == core::Memory::Resident &&
                 node->now() - unit->last_active > scenario.evict_after + 10 * kSecond)
                 broken(unit->key + " has been idle for long and is still in memory");
         }

@@ -9,8 +9,8 @@
 namespace hf::sim {
 
 namespace {
-// Of a node with a lease: its renewal, its look at the others, and what these led to.
-constexpr std::size_t kStoreOpenMax = 8;
+// Of a node with a lease: its renewal, its look at the others, one at each part of the alarm index, and what these led to.
+constexpr std::size_t kStoreOpenMax = 64 + 8;
 }  // namespace
 
 core::Config Node::config() {

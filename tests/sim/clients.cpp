@@ -9,7 +9,7 @@
 namespace hf::sim {
 
 namespace {
-constexpr Time kSettle = 120 * kSecond;  // stalls are found, back-offs end, ghosts land
+constexpr Time kSettle = 120 * kSecond;      // stalls are found, back-offs end, ghosts land
 constexpr Time kSettleSound = 40 * kSecond;  // nothing hangs and nothing backs off
 constexpr Time kFinalDeadline = 30 * kSecond;
 constexpr Time kProbe = 5 * kSecond;
@@ -139,8 +139,8 @@ void World::probe_all() {
     for (const std::string& unit : history.units())
         for (Node* node : all_up())
             if (!node->name().intruder)
-                reads.push_back(send_request(
-                    core::parse_unit(unit)->name, Op::Read, own, true, false, node));
+                reads.push_back(
+                    send_request(core::parse_unit(unit)->name, Op::Read, own, true, false, node));
     pass(own + own / 50);
     for (const std::uint64_t id : reads) {
         const Asked& read = history.request(id);

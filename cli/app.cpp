@@ -186,14 +186,15 @@ private:
                 });
         for (const bool drain : {true, false}) {
             const char* name = drain ? "drain" : "undrain";
-            command(cluster,
-                    name,
-                    drain ? "a node gives all its actors to the others and takes no more; it answers on"
-                          : "a node takes actors again",
-                    drain ? "holdfast cluster drain n2" : "holdfast cluster undrain n2",
-                    [this, name] {
-                        return change({{"op", name}, {"node", options_.drained}});
-                    })
+            command(
+                cluster,
+                name,
+                drain ? "a node gives all its actors to the others and takes no more; it answers on"
+                      : "a node takes actors again",
+                drain ? "holdfast cluster drain n2" : "holdfast cluster undrain n2",
+                [this, name] {
+                    return change({{"op", name}, {"node", options_.drained}});
+                })
                 ->add_option("node", options_.drained, "its id in `holdfast cluster status`")
                 ->required();
         }

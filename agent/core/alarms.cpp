@@ -165,9 +165,8 @@ void Alarms::handed(Hint hint) {
     std::erase_if(handed_, [&](const auto& one) { return one.second <= env_.now; });
     const LeaseSpec& lease = env_.config.lease;
     if (handed_.size() < kHandedMax)
-        handed_[{hint.unit, hint.nonce}] =
-            std::max(env_.now, when(hint.due_ms)) +
-            std::max(kHandedFor, 2 * lease.ttl + lease.grace);
+        handed_[{hint.unit, hint.nonce}] = std::max(env_.now, when(hint.due_ms)) +
+                                           std::max(kHandedFor, 2 * lease.ttl + lease.grace);
     known(std::move(hint));
 }
 

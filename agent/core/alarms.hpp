@@ -38,11 +38,11 @@ public:
     static constexpr std::size_t kLaterMax = 4096;
 
     enum class End : std::uint8_t {
-        Done,     // it ran and is stored, or it was stale
-        Refused,  // it did not run: again soon, for ever
+        Done,       // it ran and is stored, or it was stale
+        Refused,    // it did not run: again soon, for ever
         Elsewhere,  // another node holds its unit, and knows of it
-        Failed,   // its handler failed: again after 2 s, doubling to 5 min
-        Poisoned  // it ended one runtime after the other: again after 5 min
+        Failed,     // its handler failed: again after 2 s, doubling to 5 min
+        Poisoned    // it ended one runtime after the other: again after 5 min
     };
 
     enum class Visit : std::uint8_t {
@@ -126,7 +126,7 @@ private:
     std::map<std::pair<std::string, std::uint64_t>, Time> handed_;  // until when
     Time list_again_ = kNever;
     Time sweep_at_ = kNever;
-    std::uint64_t life_ = 0;  // counts open(): what was asked in an earlier one is dropped
+    std::uint64_t life_ = 0;    // counts open(): what was asked in an earlier one is dropped
     Time look_again_ = kNever;  // for what was forgotten
     Time held_until_ = 0;       // no visit before: the node is full
     std::int64_t soonest_ms_ = INT64_MAX;  // due time of the first hint in memory

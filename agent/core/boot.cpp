@@ -59,8 +59,7 @@ void Core::store_read(StoreAnswer& answer) {
                "",
                env_.new_write_id(),
                [this, record](StoreAnswer& stored) {
-                   if (stored.outcome == Outcome::Applied)
-                       return store_known(record, stored.etag);
+                   if (stored.outcome == Outcome::Applied) return store_known(record, stored.etag);
                    if (stored.outcome == Outcome::PreconditionFailed)
                        return store_.get(key::store(),
                                          [this](StoreAnswer& got) { store_read(got); }),
@@ -72,7 +71,8 @@ void Core::store_read(StoreAnswer& answer) {
 void Core::store_known(const StoreRecord& record, const std::string& etag) {
     const bool alone = env_.config.lease.none();
     if (record.mode != "exclusive" && record.mode != "shared")
-        return boot_failed("its mode is '" + record.mode + "', which this version does not know", true);
+        return boot_failed("its mode is '" + record.mode + "', which this version does not know",
+                           true);
     if (alone && record.mode != "exclusive")
         return boot_failed("its mode is '" + record.mode +
                                "' and this node has lease = \"none\", which needs 'exclusive'",
@@ -91,9 +91,8 @@ void Core::store_known(const StoreRecord& record, const std::string& etag) {
                               if (stored.outcome == Outcome::Applied)
                                   return store_known(shared, stored.etag);
                               if (stored.outcome == Outcome::PreconditionFailed)
-                                  return store_.get(
-                                             key::store(),
-                                             [this](StoreAnswer& got) { store_read(got); }),
+                                  return store_.get(key::store(),
+                                                    [this](StoreAnswer& got) { store_read(got); }),
                                          void();
                               boot_failed(stored.reason, false);
                           }),
@@ -147,8 +146,7 @@ void Core::publish(NodeRecord record, Condition condition, const std::string& et
     const bool ours = env_.config.lease.none() || record.instance == env_.config.instance_id;
     record.id = env_.config.node_id;
     record.http_address = env_.config.http_address;
-    if (!env_.config.peer_address.empty() &&
-        env_.config.peer_address != env_.config.http_address)
+    if (!env_.config.peer_address.empty() && env_.config.peer_address != env_.config.http_address)
         record.other_lines[NodeRecord::kClusterLine] = env_.config.peer_address;
     else
         record.other_lines.erase(NodeRecord::kClusterLine);

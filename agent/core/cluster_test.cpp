@@ -133,7 +133,8 @@ TEST_CASE("a_gateway_that_ends_leaves_what_it_passed_on_unknown") {
     pair.carry();
     REQUIRE(pair.calls.size() == 1);
     CHECK(n2.core.units().passed_on_open() == 1);
-    pair.actors("n2").on("b", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/a"); });
+    pair.actors("n2").on(
+        "b", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/a"); });
     n2.ask("b", n2.now + 10 * kSecond);
     n2.die(n2.serving(Kind::Gateway), false);
     CHECK(n2.core.units().passed_on_open() == 0);
@@ -167,21 +168,24 @@ TEST_CASE("an_event_that_waits_for_the_owner_meets_its_deadline") {
 TEST_CASE("calls_go_to_the_node_that_holds_the_callee_and_a_ring_over_nodes_is_refused") {
     Pair pair;
     pair.ask("n1", "b");
-    pair.actors("n2").on("a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/b"); });
+    pair.actors("n2").on(
+        "a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/b"); });
     SUBCASE("there and back") {
-        pair.actors("n1").on("b", [](const Deliver& d, DeliveredIn plain) -> std::optional<DeliveredIn> {
-            CHECK(d.kind == EventKind::Call);
-            plain.reply_status = 0;
-            plain.reply_body = {42};
-            return plain;
-        });
+        pair.actors("n1").on("b",
+                             [](const Deliver& d, DeliveredIn plain) -> std::optional<DeliveredIn> {
+                                 CHECK(d.kind == EventKind::Call);
+                                 plain.reply_status = 0;
+                                 plain.reply_body = {42};
+                                 return plain;
+                             });
         CHECK(reason(pair, "n2", pair.ask("n2", "a")) == ReplyReason::Ok);
         REQUIRE(pair.actors("n2").resumed.size() == 1);
         CHECK(pair.actors("n2").resumed[0].code == 0);
         CHECK(pair.actors("n2").resumed[0].payload == Bytes{42});
     }
     SUBCASE("a ring") {
-        pair.actors("n1").on("b", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/a"); });
+        pair.actors("n1").on(
+            "b", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/a"); });
         CHECK(reason(pair, "n2", pair.ask("n2", "a")) == ReplyReason::Ok);
         REQUIRE(pair.actors("n1").resumed.size() == 1);
         CHECK(pair.actors("n1").resumed[0].code == -4);
@@ -203,7 +207,8 @@ TEST_CASE("a_message_to_another_nodes_actor_is_applied_once_though_its_answer_wa
     pair.network = Pair::Network::Good;
     pair.run_for(5 * kSecond);
     std::size_t applied = 0;
-    for (const Deliver& deliver : pair.actors("n1").seen("b")) applied += deliver.kind == EventKind::Call ? 1U : 0U;
+    for (const Deliver& deliver : pair.actors("n1").seen("b"))
+        applied += deliver.kind == EventKind::Call ? 1U : 0U;
     CHECK(applied == 1);
     CHECK(pair.rig("n2").core.stats().messages_applied == 1);
     std::size_t sent = 0;

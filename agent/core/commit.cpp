@@ -204,9 +204,9 @@ void Units::undo(Unit& unit, const std::string& why, std::uint64_t in_doubt) {
         const bool unknown = output.needs <= in_doubt;
         reply.reason = unknown ? ReplyReason::Deadline : ReplyReason::Unavailable;
         reply.retry_after_ms = 1000;
-        reply.text = (unknown ? "whether the event is stored is not known: "
-                              : "the event was undone: ") +
-                     why;
+        reply.text =
+            (unknown ? "whether the event is stored is not known: " : "the event was undone: ") +
+            why;
         ++env_.stats.undone;
         answer(unit, output.waiting, std::move(reply));
         forget_waiting(output.waiting);

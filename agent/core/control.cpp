@@ -52,9 +52,10 @@ void Control::listed(StoreAnswer& answer) {
     }
     if (answer.more && keys_ < kKeysMax) return list();
     if (keys_ > kKeysMax || answer.more)
-        env_.note(NoteLevel::Error,
-                  "control",
-                  "control/ has more than " + std::to_string(kKeysMax) + " keys; the rest is not read");
+        env_.note(
+            NoteLevel::Error,
+            "control",
+            "control/ has more than " + std::to_string(kKeysMax) + " keys; the rest is not read");
     finish();
 }
 
@@ -62,7 +63,8 @@ void Control::finish() {
     after_.clear();
     list_at_ = env_.lease_now() + env_.config.lease.renew;
     bool changed = false;
-    for (const std::string& node : seen_) changed = drains_.insert_or_assign(node, 0U).second || changed;
+    for (const std::string& node : seen_)
+        changed = drains_.insert_or_assign(node, 0U).second || changed;
     for (auto it = drains_.begin(); it != drains_.end();) {
         const bool over = !seen_.contains(it->first) && ++it->second >= kMissesToEnd;
         changed = changed || over;
@@ -76,10 +78,11 @@ void Control::ask(const DrainCommand& command) {
         const bool ok = answer.outcome == Outcome::Applied ||
                         (!command.drain && answer.outcome == Outcome::NotFound);
         const std::string what = command.drain ? "gives its actors away" : "keeps its actors";
-        env_.emit(CommandDone{command.command,
-                              ok,
-                              ok ? "node " + command.node + " " + what + " from its next look at the store on"
-                                 : "the store did not take it: " + answer.reason});
+        env_.emit(CommandDone{
+            command.command,
+            ok,
+            ok ? "node " + command.node + " " + what + " from its next look at the store on"
+               : "the store did not take it: " + answer.reason});
         if (ok && open_ && op_ == 0) list_at_ = env_.lease_now();
     };
     const std::string name = key::drain(command.node);

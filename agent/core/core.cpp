@@ -142,7 +142,9 @@ void Core::handle(DrainCommand& event) {
         env_.emit(CommandDone{event.command, false, std::move(text)});
     };
     if (env_.config.lease.none())
-        return refuse("this node has its store for itself (lease = \"none\"): nobody is there to take its actors");
+        return refuse(
+            "this node has its store for itself (lease = \"none\"): nobody is there to take its "
+            "actors");
     std::string known = env_.config.node_id;
     for (const auto& [id, peer] : peers_.all()) known += ", " + id;
     if (event.node != env_.config.node_id && !peers_.all().contains(event.node))

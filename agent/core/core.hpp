@@ -33,7 +33,14 @@ public:
 
     // For status, metrics and health pages; valid between steps.
     // Refused: this store is not to be used, and the node ends.
-    enum class BootStage : std::uint8_t { Waiting, Probing, StoreRecord, NodeRecord, Open, Refused };
+    enum class BootStage : std::uint8_t {
+        Waiting,
+        Probing,
+        StoreRecord,
+        NodeRecord,
+        Open,
+        Refused
+    };
     [[nodiscard]] bool ready() const;
     [[nodiscard]] std::string not_ready_because() const;
     [[nodiscard]] const Stats& stats() const { return env_.stats; }

@@ -20,9 +20,13 @@ void drain(Pair& pair, const std::string& node) {
     pair.bucket->put(key::drain(node), {});
 }
 
-std::size_t events_at(Pair& pair, const std::string& node, const std::string& actor, EventKind kind) {
+std::size_t events_at(Pair& pair,
+                      const std::string& node,
+                      const std::string& actor,
+                      EventKind kind) {
     std::size_t count = 0;
-    for (const Deliver& deliver : pair.actors(node).seen(actor)) count += deliver.kind == kind ? 1U : 0U;
+    for (const Deliver& deliver : pair.actors(node).seen(actor))
+        count += deliver.kind == kind ? 1U : 0U;
     return count;
 }
 
@@ -50,7 +54,8 @@ TEST_CASE("no_more_than_sixteen_are_on_their_way_at_once") {
     for (int i = 0; i < 40; ++i) pair.ask("n1", "a" + std::to_string(i));
     std::size_t released = 0;
     pair.actors("n1").store = [&](const StoreRequest& request) {
-        const bool release = request.verb == StoreVerb::Put && request.key.find("/holds/") != std::string::npos;
+        const bool release =
+            request.verb == StoreVerb::Put && request.key.find("/holds/") != std::string::npos;
         released += release ? 1U : 0U;
         return release;  // it is not answered
     };
@@ -140,10 +145,12 @@ TEST_CASE("an_alarm_of_a_drained_node_fires_on_the_peer_when_it_is_due") {
 
 TEST_CASE("an_alarm_that_the_peer_does_not_take_is_handed_again_and_else_run_here") {
     Pair pair;
-    pair.actors("n1").on("a", [&](const Deliver& d, DeliveredIn plain) -> std::optional<DeliveredIn> {
-        if (d.kind == EventKind::Http) plain.alarm = AlarmWish{pair.now() / kMs + 6000, false};
-        return plain;
-    });
+    pair.actors("n1").on("a",
+                         [&](const Deliver& d, DeliveredIn plain) -> std::optional<DeliveredIn> {
+                             if (d.kind == EventKind::Http)
+                                 plain.alarm = AlarmWish{pair.now() / kMs + 6000, false};
+                             return plain;
+                         });
     pair.ask("n1", "a");
     pair.network = Pair::Network::Down;
     drain(pair, "n1");
@@ -152,11 +159,15 @@ TEST_CASE("an_alarm_that_the_peer_does_not_take_is_handed_again_and_else_run_her
         CHECK(pair.record("n1").state != "drained");
         pair.network = Pair::Network::Good;
         pair.run_for(20 * kSecond);
-        CHECK(events_at(pair, "n2", "a", EventKind::Alarm) + events_at(pair, "n1", "a", EventKind::Alarm) == 1);
+        CHECK(events_at(pair, "n2", "a", EventKind::Alarm) +
+                  events_at(pair, "n1", "a", EventKind::Alarm) ==
+              1);
     }
     SUBCASE("it does not") {
         pair.run_for(20 * kSecond);
-        CHECK(events_at(pair, "n2", "a", EventKind::Alarm) + events_at(pair, "n1", "a", EventKind::Alarm) == 1);
+        CHECK(events_at(pair, "n2", "a", EventKind::Alarm) +
+                  events_at(pair, "n1", "a", EventKind::Alarm) ==
+              1);
     }
 }
 
@@ -187,10 +198,11 @@ TEST_CASE("a_handed_alarm_waits_for_the_senders_release") {
 TEST_CASE("connections_close_first_and_their_close_events_run_here") {
     Pair pair;
     Rig& n1 = pair.rig("n1");
-    pair.actors("n1").on("a", [](const Deliver& d, DeliveredIn plain) -> std::optional<DeliveredIn> {
-        if (d.kind == EventKind::WsOpen) plain.reply_status = 0;
-        return plain;
-    });
+    pair.actors("n1").on("a",
+                         [](const Deliver& d, DeliveredIn plain) -> std::optional<DeliveredIn> {
+                             if (d.kind == EventKind::WsOpen) plain.reply_status = 0;
+                             return plain;
+                         });
     SocketOpenedIn opened;
     opened.from = n1.serving(Kind::Gateway);
     opened.req_id = 88;
@@ -226,7 +238,8 @@ TEST_CASE("what_was_asked_before_runs_here_and_what_comes_later_runs_there") {
     const auto after = pair.rig("n1").ask("a", pair.now() + 20 * kSecond);
     REQUIRE(running);
     CHECK(pair.reply("n1", before) == nullptr);
-    pair.actors("n1").on("a", [](const Deliver&, DeliveredIn plain) -> std::optional<DeliveredIn> { return plain; });
+    pair.actors("n1").on(
+        "a", [](const Deliver&, DeliveredIn plain) -> std::optional<DeliveredIn> { return plain; });
     pair.rig("n1").feed(Rig::delivered(*running));
     pair.run_for(kSecond);
     CHECK(reason(pair, "n1", before) == ReplyReason::Ok);
@@ -239,12 +252,14 @@ TEST_CASE("one_that_is_busy_for_long_is_left_for_the_next_pass") {
     Pair pair;
     pair.ask("n1", "a");
     pair.ask("n2", "b");
-    pair.actors("n1").on("a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/b"); });
+    pair.actors("n1").on(
+        "a", [](const Deliver& d, DeliveredIn) { return Actors::calls(d, "counter/b"); });
     pair.network = Pair::Network::Silent;
     const auto busy = pair.rig("n1").ask("a", pair.now() + 55 * kSecond);  // waits for b
     drain(pair, "n1");
     pair.run_for(20 * kSecond);
-    pair.actors("n1").on("a", [](const Deliver&, DeliveredIn plain) -> std::optional<DeliveredIn> { return plain; });
+    pair.actors("n1").on(
+        "a", [](const Deliver&, DeliveredIn plain) -> std::optional<DeliveredIn> { return plain; });
     const auto behind = pair.rig("n1").ask("a", pair.now() + 55 * kSecond);
     pair.run_for(15 * kSecond);  // 30 s have passed
     CHECK(pair.hold("a").state == HoldState::Held);

@@ -74,10 +74,8 @@ void Units::hand_over(UnitId id) {
     handing_.push_back(id);
     for (const std::uint64_t number : sockets_.of_unit(id)) {
         const Socket* socket = sockets_.find(number);
-        env_.emit(CloseSocket{socket->gateway,
-                              socket->theirs,
-                              kCloseMoving,
-                              "the actor is moving, connect again"});
+        env_.emit(CloseSocket{
+            socket->gateway, socket->theirs, kCloseMoving, "the actor is moving, connect again"});
     }
     go_on_handing(*unit);
 }

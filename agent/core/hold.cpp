@@ -160,8 +160,8 @@ void Units::fence(Unit& unit, const std::string& why) {
 
 // The lease on which it hung is gone. What is open at the store may be applied or not, and nobody is told.
 void Units::lose_hold(Unit& unit, const std::string& why) {
-    const bool entry_open = unit.commit_op != 0 && !unit.pending.empty() &&
-                            !unit.pending.front().entry.write_id.none();
+    const bool entry_open =
+        unit.commit_op != 0 && !unit.pending.empty() && !unit.pending.front().entry.write_id.none();
     const std::uint64_t in_doubt = entry_open ? unit.pending.front().ordinal : 0;
     store_.abandon(std::exchange(unit.store_op, 0));
     store_.abandon(std::exchange(unit.commit_op, 0));
@@ -206,9 +206,7 @@ void Units::released(Unit& unit, const StoreAnswer& answer) {
         return pump(unit);
     }
     if (answer.outcome != Outcome::Applied)
-        env_.note(NoteLevel::Warn,
-                  "units",
-                  unit.key + ": superseded while it was being released");
+        env_.note(NoteLevel::Warn, "units", unit.key + ": superseded while it was being released");
     const auto alarm = unit.stored.alarm;
     forget_hold(unit);
     if (unit.handing) {
@@ -253,15 +251,14 @@ void Units::release(Unit& unit) {
     record.state = HoldState::Free;
     record.nonce = text_of(unit.hold_write = env_.new_write_id());
     unit.record = record;
-    unit.store_op =
-        store_.put(key::hold(env_.config.app, unit.key),
-                   env_.codec.encode(record),
-                   Condition::IfMatch,
-                   unit.hold_etag,
-                   unit.hold_write,
-                   [this, id = unit.id](StoreAnswer& answer) {
-                       if (Unit* found = unit_of(id)) released(*found, answer);
-                   });
+    unit.store_op = store_.put(key::hold(env_.config.app, unit.key),
+                               env_.codec.encode(record),
+                               Condition::IfMatch,
+                               unit.hold_etag,
+                               unit.hold_write,
+                               [this, id = unit.id](StoreAnswer& answer) {
+                                   if (Unit* found = unit_of(id)) released(*found, answer);
+                               });
 }
 
 }  // namespace hf::core

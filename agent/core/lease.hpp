@@ -54,7 +54,7 @@ private:
     bool begun_ = false;
     bool resigning_ = false;
     bool say_again_ = false;  // what it says changed while a write was open
-    OpId op_ = 0;  // the one write of the record that is open
+    OpId op_ = 0;             // the one write of the record that is open
     Time valid_until_ = 0;
     Time renew_at_ = kNever;
 };

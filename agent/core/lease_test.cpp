@@ -130,8 +130,9 @@ TEST_CASE("what_is_on_its_way_to_the_store_when_the_lease_ends_is_answered_as_un
     Alone alone;
     alone.rig.ask("a", alone.rig.now + kSecond);
     cut_off(alone);
-    const auto open = alone.rig.ask("a", alone.rig.now + 60 * kSecond);    // its entry was sent
-    const auto merged = alone.rig.ask("a", alone.rig.now + 60 * kSecond);  // and this one's never was
+    const auto open = alone.rig.ask("a", alone.rig.now + 60 * kSecond);  // its entry was sent
+    const auto merged =
+        alone.rig.ask("a", alone.rig.now + 60 * kSecond);  // and this one's never was
     const auto cold = alone.rig.ask("b", alone.rig.now + 60 * kSecond);
     CHECK(alone.rig.reply(open) == nullptr);
     alone.rig.run_for(5 * kSecond);

@@ -78,7 +78,9 @@ void Units::pass_on(Unit& unit, To to) {
     for (Mail& mail : mails) {
         if (settle_here(unit, mail, to)) continue;
         if (!gateway.valid()) {
-            answer(unit, mail.waiting, unavailable("no gateway is here to ask the node that holds it"));
+            answer(unit,
+                   mail.waiting,
+                   unavailable("no gateway is here to ask the node that holds it"));
             forget_waiting(mail.waiting);
             continue;
         }
@@ -213,8 +215,8 @@ void Units::peer_ended(PeerOp op, PeerOutcome outcome, ReplyOut reply) {
     --unit->peer_calls;
     if (outcome == PeerOutcome::NotSent) {
         ++env_.stats.passed_on_broken;
-        reply = unavailable("node " + op.node + ", which holds the actor, cannot be reached: " +
-                            reply.text);
+        reply = unavailable("node " + op.node +
+                            ", which holds the actor, cannot be reached: " + reply.text);
     } else if (outcome == PeerOutcome::Unknown) {
         ++env_.stats.passed_on_broken;
         reply.reason = ReplyReason::Deadline;
@@ -306,9 +308,8 @@ void Units::peer_asks(const RequestIn& request) {
             return answer_peer(from, {});
         case PeerAsk::Alarm:
             if (class_named(request.class_name) == nullptr)
-                return refuse_it(
-                    ReplyReason::UnknownClass,
-                    "no class named '" + request.class_name + "' is deployed here");
+                return refuse_it(ReplyReason::UnknownClass,
+                                 "no class named '" + request.class_name + "' is deployed here");
             if (closing_ || drain_.on())
                 return refuse_it(ReplyReason::Busy, "this node gives its own actors away");
             alarms_.handed({*key, origin.due_ms, origin.nonce, 1});

@@ -118,8 +118,8 @@ void Peers::read(const std::string& node) {
     Peer& peer = peers_[node];
     if (peer.op != 0) return;
     ++reads_open_;
-    peer.op = store_.get(key::node(node),
-                         [this, node](StoreAnswer& answer) { was_read(node, answer); });
+    peer.op =
+        store_.get(key::node(node), [this, node](StoreAnswer& answer) { was_read(node, answer); });
 }
 
 // One record that cannot be read spoils nothing but itself.
@@ -158,7 +158,7 @@ void Peers::look(const std::string& node, std::uint64_t incarnation) {
     const auto known = peers_.find(node);
     Peer& peer = known == peers_.end() ? peers_[node] : known->second;
     peer.wanted = std::max(peer.wanted, incarnation);
-    if (peer.op != 0) return;         // news are on their way
+    if (peer.op != 0) return;                  // news are on their way
     if (!peer.readable) return bury_silent();  // as soon as it has stood still
     ++reads_open_;
     peer.op = store_.get(key::node(node), [this, node](StoreAnswer& answer) {
@@ -175,8 +175,8 @@ void Peers::look(const std::string& node, std::uint64_t incarnation) {
 // --- the dead ------------------------------------------------------------------------------------------------------------
 
 Time Peers::silent_at(const Peer& peer) const {
-    const Time said = static_cast<Time>(std::min<std::uint64_t>(
-        peer.record.ttl_ms, static_cast<std::uint64_t>(kNever / kMs / 4)));
+    const Time said = static_cast<Time>(
+        std::min<std::uint64_t>(peer.record.ttl_ms, static_cast<std::uint64_t>(kNever / kMs / 4)));
     const Time ttl = said == 0 ? env_.config.lease.ttl : said * kMs;
     return peer.since + ttl + env_.config.lease.grace;
 }
@@ -189,7 +189,8 @@ bool Peers::is_silent(const std::string& node) const {
 
 void Peers::bury_silent() {
     for (auto& [id, peer] : peers_) {
-        if (peer.op != 0 || peer.etag.empty() || is_dead(peer) || silent_at(peer) > env_.lease_now())
+        if (peer.op != 0 || peer.etag.empty() || is_dead(peer) ||
+            silent_at(peer) > env_.lease_now())
             continue;
         // Of one that cannot be read nothing is known, and nothing is done before somebody asks.
         if (!peer.readable && peer.wanted == 0) continue;
@@ -230,8 +231,7 @@ void Peers::bury(const std::string& node, Peer& peer, std::uint64_t incarnation)
                                  return news_();
                              }
                              // It renews after all, or another node was faster.
-                             if (answer.outcome == Outcome::PreconditionFailed)
-                                 return read(node);
+                             if (answer.outcome == Outcome::PreconditionFailed) return read(node);
                              if (known.etag.empty()) peers_.erase(node);
                              news_();
                          });

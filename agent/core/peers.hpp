@@ -23,7 +23,8 @@ namespace hf::core {
 
 // Of `names` the one with the highest hash together with `subject`: everybody who knows the same names chooses the same,
 // and one that goes or comes moves only what is its own. Empty: there are none.
-[[nodiscard]] std::string rendezvous(std::string_view subject, const std::vector<std::string>& names);
+[[nodiscard]] std::string rendezvous(std::string_view subject,
+                                     const std::vector<std::string>& names);
 
 class Peers {
 public:
@@ -38,10 +39,10 @@ public:
     struct Peer {
         NodeRecord record;
         std::string etag;
-        Time since = 0;        // lease time at which this etag was first seen
-        bool readable = true;  // otherwise the record holds only the id
+        Time since = 0;            // lease time at which this etag was first seen
+        bool readable = true;      // otherwise the record holds only the id
         std::uint64_t wanted = 0;  // highest incarnation asked about while it could not be read
-        OpId op = 0;           // its record is being read, or written by us
+        OpId op = 0;               // its record is being read, or written by us
     };
 
     // `news`: the standing of some node may have changed.

@@ -106,7 +106,8 @@ struct NodeRecord {
     std::map<int, std::string>
         other_lines;  // lines 3, 4, 7 and 8 as another writer left them; survive a rewrite
 
-    static constexpr int kClusterLine = 7;  // where peers reach it, when that is not where clients do
+    static constexpr int kClusterLine =
+        7;  // where peers reach it, when that is not where clients do
     [[nodiscard]] const std::string& peer_address() const {
         const auto cluster = other_lines.find(kClusterLine);
         const bool own = cluster != other_lines.end() && !cluster->second.empty();

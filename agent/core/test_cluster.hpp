@@ -113,7 +113,8 @@ public:
     }
     [[nodiscard]] Time now() const { return nodes.begin()->second->rig.now; }
     [[nodiscard]] HoldRecord hold(const std::string& name) const {
-        const auto& object = bucket->objects.at(key::hold("default", "actor/default/counter/" + name));
+        const auto& object =
+            bucket->objects.at(key::hold("default", "actor/default/counter/" + name));
         return *codec.decode_hold(object.body);
     }
     [[nodiscard]] NodeRecord record(const std::string& id) const {

@@ -260,10 +260,10 @@ private:
             if (there) answer.body = found->second.body;
             if (there) answer.etag = found->second.etag;
         } else if (request.verb == StoreVerb::Put) {
-            const bool met =
-                request.condition == Condition::None ||
-                (request.condition == Condition::IfAbsent ? !there
-                                                          : there && found->second.etag == request.etag);
+            const bool met = request.condition == Condition::None ||
+                             (request.condition == Condition::IfAbsent
+                                  ? !there
+                                  : there && found->second.etag == request.etag);
             if (met) bucket->put(request.key, request.body);
             if (!met) answer.outcome = Outcome::PreconditionFailed;
             if (met) answer.etag = objects.at(request.key).etag;

@@ -121,8 +121,8 @@ struct Limits {
 struct LeaseSpec {
     Time ttl = 0;  // 0: none; the store is this node's alone
     Time renew = 3 * kSecond;
-    Time grace = 2 * kSecond;                // what others wait beyond ttl
-    Time poll = 1 * kSecond + 500 * kMs;     // how often others' records are listed
+    Time grace = 2 * kSecond;             // what others wait beyond ttl
+    Time poll = 1 * kSecond + 500 * kMs;  // how often others' records are listed
     [[nodiscard]] bool none() const { return ttl == 0; }
 };
 
@@ -138,7 +138,7 @@ struct Config {
     std::vector<ClassSpec> classes;
     Limits limits;
     LeaseSpec lease;
-    std::string peer_address;  // host:port where other nodes reach this one; empty: none does
+    std::string peer_address;       // host:port where other nodes reach this one; empty: none does
     bool restart_intensity = true;  // false: no back-off, no count
     bool leftovers_reaped =
         true;                   // the daemon killed and waited for what an earlier incarnation left

@@ -114,11 +114,11 @@ struct Mail {
     Time deadline = 0;
     std::uint64_t trace = 0;
     std::uint16_t attempt = 1;
-    std::uint8_t deaths = 0;    // runtimes that died of a fault with this as current
+    std::uint8_t deaths = 0;  // runtimes that died of a fault with this as current
     // Escaped units that wait for this event, the first caller first; also those of other nodes.
     std::vector<std::string> chain;
     bool passed_on = false;  // another node asks: it is never passed on again
-    AttachmentRef attached;     // a large body: kept until the event is decided, it may run again
+    AttachmentRef attached;  // a large body: kept until the event is decided, it may run again
     Bulk::Held held;
 };
 
@@ -175,9 +175,9 @@ struct Unit {
     OpId store_op = 0;  // the one hold, list or seal request that is open, 0 = none
     unsigned seal_tries = 0;
     unsigned hold_tries = 0;
-    bool awaits_peer = false;  // Acquiring: until it is known whether its owner lives
-    std::string owner;         // another node, as it was found last
-    Time owner_until = 0;      // until then it is not looked up again
+    bool awaits_peer = false;    // Acquiring: until it is known whether its owner lives
+    std::string owner;           // another node, as it was found last
+    Time owner_until = 0;        // until then it is not looked up again
     std::size_t peer_calls = 0;  // events that were passed on and are not answered
 
     // The log. next_seq is the slot of the next entry to be sent; 0: not known yet.

@@ -424,9 +424,9 @@ private:
     Peers& peers_;
     Control& control_;
     Drain drain_;
-    std::vector<UnitId> handing_;  // units on their way to another node
+    std::vector<UnitId> handing_;                      // units on their way to another node
     std::map<std::string, LeftAlarm> alarms_to_hand_;  // by unit
-    std::map<std::string, Time> suspects_;             // nodes that failed to take something, until when
+    std::map<std::string, Time> suspects_;  // nodes that failed to take something, until when
     Placer* placer_ = nullptr;
     Alarms alarms_;
     Journal journal_;

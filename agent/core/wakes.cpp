@@ -72,21 +72,26 @@ void Units::erase_hint(const Hint& hint) {
 // under way. Another is put before it goes.
 void Units::replace_hint(Unit& unit, Hint old) {
     const Hint fresh{unit.key, env_.wall_ms(), env_.random.next(), 1};
-    store_.put(key::alarm(env_.config.app, fresh.unit, fresh.due_ms, fresh.nonce),
-               {},
-               Condition::None,
-               "",
-               WriteId{},
-               [this, id = unit.id, old = std::move(old), fresh](StoreAnswer& answer) {
-                   if (answer.outcome != Outcome::Applied) return;  // the old one stays
-                   Unit* found = unit_of(id);
-                   if (found != nullptr && !found->stored.outbox.empty() && !found->outbox_hint) {
-                       found->outbox_hint = fresh;
-                   } else {
-                       erase_hint(fresh);
-                   }
-                   erase_hint(old);
-               });
+    store_.put(
+        key::alarm(env_.config.app, fresh.unit, fresh.due_ms, fresh.nonce),
+        {},
+        Condition::None,
+        "",
+        WriteId{},
+        [this, id = unit.id, epoch = unit.epoch, old = std::move(old), fresh](StoreAnswer& answer) {
+            if (answer.outcome != Outcome::Applied) return;  // the old one stays
+            Unit* found = unit_of(id);
+            // Its hold was lost meanwhile: whether it has an outbox is not known here. Both stay; a visit finds out.
+            const bool same =
+                found != nullptr && found->hold == Hold::Serving && found->epoch == epoch;
+            if (!env_.config.lease.none() && !same) return;
+            if (found != nullptr && !found->stored.outbox.empty() && !found->outbox_hint) {
+                found->outbox_hint = fresh;
+            } else {
+                erase_hint(fresh);
+            }
+            erase_hint(old);
+        });
 }
 
 // An entry was stored: the alarm of before is named by nothing any more, and an empty outbox needs no announcement.

@@ -41,7 +41,8 @@ TEST_CASE("answers_wait_for_no_queued_request") {
     // An answer gives its credit back: the queued request goes out with the next number.
     Lies lies;
     lies.reply_to = 1;
-    REQUIRE(link.plugin->send(abi::CreatePeerReplied(link.plugin->builder(), abi::PeerOutcome::Answered, 200), lies));
+    REQUIRE(link.plugin->send(
+        abi::CreatePeerReplied(link.plugin->builder(), abi::PeerOutcome::Answered, 200), lies));
     CHECK(link.rule() == "");
     (*link).flush();
     const abi::Envelope* envelope = link.plugin->receive(&header);

@@ -77,8 +77,7 @@ void Bucket::put(const core::StoreRequest& request,
         answer.reason = "the disk is full";
         return;
     }
-    Object object{
-        request.body, "v" + std::to_string(++versions_), request.write_id, clock_()};
+    Object object{request.body, "v" + std::to_string(++versions_), request.write_id, clock_()};
     answer.outcome = Outcome::Applied;
     answer.etag = object.etag;
     answer.write_id = object.write_id;

@@ -29,7 +29,8 @@ void Gateway::shed(Time deadline) {
 
 void Gateway::end_when_done(Time deadline) {
     node_.after(*this, 10 * kMs, [this, deadline] {
-        if ((open_.empty() && asked_.empty()) || node_.now() >= deadline) return die("exit 0", false, 0);
+        if ((open_.empty() && asked_.empty()) || node_.now() >= deadline)
+            return die("exit 0", false, 0);
         end_when_done(deadline);
     });
 }

@@ -92,7 +92,7 @@ void Storage::effect(core::StoreRequest request,
             w.bucket.serve(request, node.number(), w.disk_full(), *into);
             if (w.tracing())
                 node.trace("bucket: " + request.key + " outcome " +
-                        std::to_string(static_cast<int>(into->outcome)));
+                           std::to_string(static_cast<int>(into->outcome)));
         };
         if (gone) return w.after(w.dice.skewed(0, w.scenario.ghost_delay_max), land);
         land();

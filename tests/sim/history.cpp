@@ -100,7 +100,9 @@ void History::orphan(GatewayName gateway) {
 
 void History::orphan_life(std::size_t node, std::uint64_t life) {
     for (Asked& request : asked_) {
-        if (request.gateway.node != node || request.gateway.life != life || request.answered || request.orphaned) continue;
+        if (request.gateway.node != node || request.gateway.life != life || request.answered ||
+            request.orphaned)
+            continue;
         request.orphaned = true;
         --open_;
     }

@@ -48,8 +48,9 @@ struct Asked {
 // Whether an answer comes in time is judged by the clock of the node that gives it.
 struct AnswerTime {
     core::Time now = 0;
-    core::Time held_since = core::kNever;  // the node was held up from then to now, and could not answer
-    core::Time grain = 0;                  // that clock's
+    core::Time held_since =
+        core::kNever;      // the node was held up from then to now, and could not answer
+    core::Time grain = 0;  // that clock's
 };
 
 class History {
@@ -126,7 +127,8 @@ private:
     std::map<std::string, std::uint64_t> last_add_;  // value of the last add answered OK
     std::map<std::uint64_t, Delivery> deliveries_;
     std::map<std::uint64_t, std::vector<std::uint64_t>> asked_calls_;
-    std::map<std::uint64_t, std::pair<std::size_t, std::uint64_t>> journalled_;  // node, number; by request
+    std::map<std::uint64_t, std::pair<std::size_t, std::uint64_t>>
+        journalled_;  // node, number; by request
     std::set<std::uint64_t> buried_;
     std::map<std::uint64_t, std::int64_t> alarms_;  // due, by the request that set it
     std::vector<std::string> stops_;                // units, in the order of their Stops

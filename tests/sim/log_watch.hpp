@@ -64,7 +64,7 @@ private:
     std::map<std::size_t, OfNode> of_nodes_;
     std::map<std::string, std::map<std::uint64_t, std::uint64_t>> seals_;  // unit -> epoch -> seq
     std::map<std::string, std::set<std::uint64_t>> bases_;
-    std::map<std::string, core::Fold> folds_;  // of all entries written
+    std::map<std::string, core::Fold> folds_;        // of all entries written
     std::map<std::string, core::HoldRecord> holds_;  // by key, as they stand
     bool write_failed_ = false;
     std::uint64_t taken_ = 0;

@@ -103,8 +103,9 @@ int run_one(std::uint64_t seed, bool verbose, hf::core::Stats& totals, ClusterCo
 }
 
 int usage() {
-    std::fprintf(stderr,
-                 "usage: sim --seed S [--verbose] | sim --seeds N [--from S] [--single | --clusters]\n");
+    std::fprintf(
+        stderr,
+        "usage: sim --seed S [--verbose] | sim --seeds N [--from S] [--single | --clusters]\n");
     return 2;
 }
 

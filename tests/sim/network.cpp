@@ -46,7 +46,8 @@ void Network::send(Node& from, Gateway& gateway, const core::PeerCall& call) {
     question->gateway = gateway.handle();
     question->call = call;
     if (call.origin.ask == PeerAsk::Request) question->request = unpack_event(call.event)->id;
-    const Time left = call.deadline == 0 ? kPatience : std::max<Time>(0, call.deadline - from.now());
+    const Time left =
+        call.deadline == 0 ? kPatience : std::max<Time>(0, call.deadline - from.now());
     // Whatever happens, the gateway waits no longer than that.
     lost(question, PeerOutcome::Unknown, left + kMs);
     if (call.address.empty()) return lost(question, PeerOutcome::NotSent, kMs);

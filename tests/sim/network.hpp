@@ -54,7 +54,10 @@ private:
 
     [[nodiscard]] bool cut(const Node& from, const Node& to) const;
     void arrive(const Asking& question, Time left);
-    void answer(const Asking& question, core::PeerOutcome outcome, core::ReplyOut reply, Time delay);
+    void answer(const Asking& question,
+                core::PeerOutcome outcome,
+                core::ReplyOut reply,
+                Time delay);
     void lost(const Asking& question, core::PeerOutcome outcome, Time delay);
     [[nodiscard]] Time delay();
 
@@ -62,7 +65,8 @@ private:
     std::map<std::pair<std::size_t, std::size_t>, Time> cuts_;
     using Name = std::pair<GatewayName, std::uint64_t>;  // who answers, and its request
     std::map<Name, Answering> open_;
-    std::set<Name> cut_off_;  // their gateway died; a core that has not heard of that yet may answer
+    std::set<Name>
+        cut_off_;  // their gateway died; a core that has not heard of that yet may answer
     std::uint64_t asked_ = 0;
     std::uint64_t unknown_ = 0;
 };

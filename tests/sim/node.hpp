@@ -29,7 +29,7 @@ public:
         std::size_t number = 0;  // in the world
         std::string id;
         std::string instance;
-        std::string address;  // where other nodes reach it
+        std::string address;    // where other nodes reach it
         bool intruder = false;  // it has no right to its id while another instance lives
     };
     enum class Held : std::uint8_t { No, Paused, Frozen, Suspended };

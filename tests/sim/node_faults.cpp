@@ -129,7 +129,8 @@ void World::start_intruder(const Node& like) {
     other.start_life();
     over_at(now_ + lasts + kRestartMax + kSecond);
     after(lasts, [this, &other, decides] {
-        if (decides && scenario.only_nodes_fail && other.up() && node_watch.displaced(other.number()))
+        if (decides && scenario.only_nodes_fail && other.up() &&
+            node_watch.displaced(other.number()))
             broken("a second " + other.name().id + " neither takes the id nor gives up");
         other.end_life();
     });

@@ -30,8 +30,7 @@ core::JournalLoaded Node::journal_content() const {
 
 // After everything that was asked before, and only if the node still lives then.
 void Node::journal_later(std::function<void()> what) {
-    journal_free_ =
-        std::max(journal_free_, world_.now() + world_.dice.skewed(50'000, kWriteMax));
+    journal_free_ = std::max(journal_free_, world_.now() + world_.dice.skewed(50'000, kWriteMax));
     later(journal_free_ - world_.now(), [this, what = std::move(what)] {
         if (core_) what();
     });

@@ -118,8 +118,8 @@ void Node::check_core() {
         if (instance->kind() != core::Kind::Runtime || instance->dead()) continue;
         const auto counted = units.resident_on(instance->handle());
         if (counted != resident[instance->handle()])
-            broken(name + "runtime generation " + std::to_string(generation) +
-                   " is counted with " + std::to_string(counted) + " units and has " +
+            broken(name + "runtime generation " + std::to_string(generation) + " is counted with " +
+                   std::to_string(counted) + " units and has " +
                    std::to_string(resident[instance->handle()]));
     }
     for (const auto& [generation, instance] : instances_) {

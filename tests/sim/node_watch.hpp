@@ -59,11 +59,11 @@ private:
     struct Known {
         std::string id;
         std::string instance;
-        std::map<core::OpId, Put> puts;  // of its record, undecided
+        std::map<core::OpId, Put> puts;                         // of its record, undecided
         std::set<std::pair<std::uint64_t, std::uint64_t>> own;  // writes of its record in this life
-        std::uint64_t incarnation = 0;  // as it has heard
+        std::uint64_t incarnation = 0;                          // as it has heard
         bool leased = false;
-        Time until = 0;  // by its own clock that counts suspends
+        Time until = 0;           // by its own clock that counts suspends
         std::uint64_t first = 0;  // incarnation of this life, 0: none yet
     };
     struct Stored {

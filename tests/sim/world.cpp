@@ -28,16 +28,16 @@ World::World(std::uint64_t seed, bool tracing, bool print)
       tracing_(tracing),
       print_(print) {
     bucket.set_clock([this] { return kUnixBaseMs + now_ / kMs; });
-    for (std::uint32_t i = 0; i < scenario.nodes; ++i)
-        add_node("n" + std::to_string(i + 1), false);
+    for (std::uint32_t i = 0; i < scenario.nodes; ++i) add_node("n" + std::to_string(i + 1), false);
 }
 
 Node& World::add_node(const std::string& id, bool intruder) {
     Node::Name name;
     name.number = nodes_.size();
     name.id = id;
-    name.instance = intruder ? "another-data-directory-" + std::to_string(name.number)
-                             : (scenario.cluster() ? "data-directory-of-" + id : "the-data-directory");
+    name.instance = intruder
+                        ? "another-data-directory-" + std::to_string(name.number)
+                        : (scenario.cluster() ? "data-directory-of-" + id : "the-data-directory");
     name.address = "127.0.0.1:" + std::to_string(name.number + 1);
     name.intruder = intruder;
     node_watch.introduce(name.number, name.id, name.instance);

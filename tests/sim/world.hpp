@@ -164,8 +164,8 @@ private:
     std::vector<std::unique_ptr<Node>> nodes_;
     bool faults_ = true;
     bool disk_full_ = false;
-    bool ending_ = false;   // who ends is not started again by itself
-    bool settled_ = false;  // what was to come has had its time
+    bool ending_ = false;       // who ends is not started again by itself
+    bool settled_ = false;      // what was to come has had its time
     Time last_fault_over_ = 0;  // of nodes, as far as they have begun
     std::int64_t latest_wall_ms_ = INT64_MIN;
     std::uint64_t last_req_ = 0;

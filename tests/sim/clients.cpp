@@ -9,13 +9,9 @@
 namespace hf::sim {
 
 namespace {
-<<<<<<< HEAD
 // Stalls are found, ghosts land, back-offs end: an actor that has ended three runtimes rests for 5 min, and what was offered to it
 // meanwhile for as long again.
 constexpr Time kSettle = 650 * kSecond;
-=======
-constexpr Time kSettle = 120 * kSecond;  // stalls are found, back-offs end, ghosts land
->>>>>>> 82bb979814d768b4565956dabf97f3098e56b7cc
 constexpr Time kSettleSound = 40 * kSecond;  // nothing hangs and nothing backs off
 constexpr Time kFinalDeadline = 30 * kSecond;
 constexpr Time kProbe = 5 * kSecond;

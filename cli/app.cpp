@@ -56,6 +56,7 @@ struct Options {
     bool fresh = false;
     bool reset = false;
     bool rollback = false;
+    std::string drained;  // a node's id
 
     std::string class_name;
     std::string actor;
@@ -175,13 +176,27 @@ private:
                 [this] {
                     return query({{"op", "plugins"}}, show_plugins);
                 });
-        command(*group("cluster", "the nodes that share this node's store"),
+        CLI::App& cluster = *group("cluster", "the nodes that share this node's store");
+        command(cluster,
                 "status",
                 "each node as its record in the store says, and what this one makes of it",
                 "holdfast cluster status",
                 [this] {
                     return query({{"op", "cluster"}}, show_cluster);
                 });
+        for (const bool drain : {true, false}) {
+            const char* name = drain ? "drain" : "undrain";
+            command(cluster,
+                    name,
+                    drain ? "a node gives all its actors to the others and takes no more; it answers on"
+                          : "a node takes actors again",
+                    drain ? "holdfast cluster drain n2" : "holdfast cluster undrain n2",
+                    [this, name] {
+                        return change({{"op", name}, {"node", options_.drained}});
+                    })
+                ->add_option("node", options_.drained, "its id in `holdfast cluster status`")
+                ->required();
+        }
         CLI::App* actors =
             command(cli_,
                     "actors",

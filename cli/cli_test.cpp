@@ -35,7 +35,8 @@ TEST_CASE("cluster status tells each node and what this one makes of it") {
     FakeNode node(
         dir.path,
         answers(
-            R"({"ok":true,"result":{"node":"n1","lease":"10s","lease_left_ms":8100,"nodes":[)"
+            R"({"ok":true,"result":{"node":"n1","lease":"10s","lease_left_ms":8100,)"
+            R"("drain":{"state":"draining","actors":12,"alarms":1,"requests":0,"under_way":4},"nodes":[)"
             R"({"id":"n1","self":true,"address":"10.0.0.1:80","state":"serving","incarnation":3,"ttl_ms":10000,"renewed_ms":900,"view":"alive"},)"
             R"({"id":"n2","self":false,"address":"10.0.0.2:80","state":"serving","incarnation":7,"ttl_ms":10000,"renewed_ms":12000,"view":"silent"},)"
             R"({"id":"n3","self":false,"view":"unreadable"}]}})"
@@ -50,6 +51,7 @@ TEST_CASE("cluster status tells each node and what this one makes of it") {
     CHECK(has(ran.out, "silent\n"));
     CHECK(has(ran.out, "unreadable\n"));
     CHECK(has(ran.out, "lease of this node: 10s, 8s left\n"));
+    CHECK(has(ran.out, "this node is draining: left are 12 actors (4 on their way), 1 alarms"));
     CHECK(run(dir, {"cluster"}).exit == 2);
 
     TempDir other;
@@ -189,6 +191,10 @@ TEST_CASE("swap sends what was said, shows progress and ends with the node's ver
     CHECK(run(dir, {"plugin", "reset", "runtime"}).exit == 0);
     CHECK(node.requests()[3] == Json{{"op", "rollback"}, {"plugin", "placement"}});
     CHECK(node.requests()[4] == Json{{"op", "reset"}, {"plugin", "runtime"}});
+    run(dir, {"cluster", "drain", "n2"});
+    run(dir, {"cluster", "undrain", "n2"});
+    CHECK(node.requests()[5] == Json{{"op", "drain"}, {"node", "n2"}});
+    CHECK(node.requests()[6] == Json{{"op", "undrain"}, {"node", "n2"}});
 }
 
 TEST_CASE("deploy names the module as the node can find it, and passes the node's verdict on") {
@@ -236,7 +242,7 @@ TEST_CASE("a wrong command line is 2, asks nobody, and names what is wrong") {
     const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{
         {{}, "subcommand"},
         {{"stauts"}, "no such command: stauts; did you mean 'status'? (see holdfast --help)"},
-        {{"frobnicate"}, "there is status, plugins, actors, swap"},
+        {{"frobnicate"}, "there is status, plugins, cluster, actors, swap"},
         {{"plugin", "rest"}, "no such command: plugin rest; did you mean 'reset'?"},
         {{"status", "--jsn"}, "--jsn"},
         {{"status", "--timeout", "0"}, "--timeout"},
@@ -251,6 +257,7 @@ TEST_CASE("a wrong command line is 2, asks nobody, and names what is wrong") {
         {{"swap", "placement", "--set", "x=1", "--unset", "x"}, "both --set and --unset"},
         {{"swap", "placement", "--unst", "x"}, "(see holdfast swap --help)"},
         {{"rollback"}, "plugin"},
+        {{"cluster", "drain"}, "node is required"},
         {{"plugin", "reset"}, "plugin"},
         {{"build"}, "module"},
         {{"deploy"}, "class is required"},

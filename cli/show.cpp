@@ -187,6 +187,11 @@ void show_cluster(std::ostream& out, const Json& result) {
         out << "\nthis node has its store for itself (node.lease = \"none\")\n";
     else
         out << "\nlease of this node: " << lease_of(result) << '\n';
+    const auto drain = result.is_object() ? result.find("drain") : result.end();
+    if (!result.is_object() || drain == result.end() || field(*drain, "state") == "serving") return;
+    out << "this node is " << field(*drain, "state") << ": left are " << field(*drain, "actors")
+        << " actors (" << field(*drain, "under_way") << " on their way), " << field(*drain, "alarms")
+        << " alarms and " << field(*drain, "requests") << " accepted requests\n";
 }
 
 void show_plugins(std::ostream& out, const Json& result) {

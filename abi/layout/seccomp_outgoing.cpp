@@ -17,7 +17,9 @@ constexpr Rule kOutgoing[] = {
     {"getpeername", kAlways, "libcurl tells who it is connected to; a gateway, who asks"},
     {"sendmmsg", kAlways, "the resolver asks A and AAAA at once"},
     {"recvmmsg", kAlways, "the resolver"},
-    {"socketpair", arg_is(0, AF_UNIX), "libcurl's resolver thread and libuv wake their loop by one"},
+    {"socketpair",
+     arg_is(0, AF_UNIX),
+     "libcurl's resolver thread and libuv wake their loop by one"},
     {"timerfd_settime", kAlways, "timers of the loop"},
 };
 

@@ -55,15 +55,18 @@ TEST_CASE("the_parts_of_a_lease_scale_with_it") {
 }
 
 TEST_CASE("a_lease_that_its_renewals_do_not_fit_into_is_refused") {
-    refused(file("lease = \"2999ms\""), {"2:9: ", "'node.lease' must be \"none\" or a duration from 3s to 5m", "out of range"});
+    refused(file("lease = \"2999ms\""),
+            {"2:9: ", "'node.lease' must be \"none\" or a duration from 3s to 5m", "out of range"});
     refused(file("lease = \"301s\""), {"out of range"});
     refused(file("lease = \"None\""), {"is not a number with a unit"});
     refused(file("lease = 10"), {"\"none\" or a duration", "the number 10"});
     refused(file("lease = \"6s\"\nlease_renew = \"2001ms\""),
             {"3:15: 'node.lease_renew' (2001ms) must be at most a third of the lease (6s)"});
-    refused(file("lease = \"6s\"\nlease_poll = \"7s\""), {"must not be longer than the lease (6s)"});
+    refused(file("lease = \"6s\"\nlease_poll = \"7s\""),
+            {"must not be longer than the lease (6s)"});
     refused(file("lease = \"6s\"\nlease_grace = \"99ms\""), {"from 100ms to 5m"});
-    refused(file("lease_renew = \"1s\""), {"2:15: 'node.lease_renew' means nothing without a lease"});
+    refused(file("lease_renew = \"1s\""),
+            {"2:15: 'node.lease_renew' means nothing without a lease"});
     refused(file("lease = \"none\"\nlease_poll = \"1s\""), {"means nothing without a lease"});
 }
 
@@ -111,8 +114,7 @@ TEST_CASE("others_are_told_an_address_that_they_can_reach") {
                           "listen = \"0.0.0.0:8080\"\ncluster_listen = \"10.0.0.7:9\"\n"
                           "peer_secret_file = \"/s\""))
               .empty());
-    refused(file("lease = \"10s\"",
-                 "cluster_listen = \"0.0.0.0:9\"\npeer_secret_file = \"/s\""),
+    refused(file("lease = \"10s\"", "cluster_listen = \"0.0.0.0:9\"\npeer_secret_file = \"/s\""),
             {"'node.advertise' is missing", "0.0.0.0:9"});
 }
 
@@ -135,10 +137,11 @@ TEST_CASE("what_is_between_nodes_needs_several_of_them_and_a_secret") {
     refused(file("lease = \"10s\"",
                  "cluster_listen = \"127.0.0.1:9,127.0.0.1:10\"\npeer_secret_file = \"/s\""),
             {"must be one address, not a list"});
-    refused(file("lease = \"10s\"",
-                 "cluster_listen = \"127.0.0.1:8080\"\npeer_secret_file = \"/s\""),
-            {"(127.0.0.1:8080) must not be one of listen"});
-    const std::string tls = "tls_certificate = \"/c\"\ntls_key = \"/k\"\npeer_secret_file = \"/s\"\n";
+    refused(
+        file("lease = \"10s\"", "cluster_listen = \"127.0.0.1:8080\"\npeer_secret_file = \"/s\""),
+        {"(127.0.0.1:8080) must not be one of listen"});
+    const std::string tls =
+        "tls_certificate = \"/c\"\ntls_key = \"/k\"\npeer_secret_file = \"/s\"\n";
     refused(file("lease = \"10s\"", tls),
             {"'plugin.gateway.peer_secret_file' needs cluster_listen where listen speaks TLS"});
     CHECK(complaints(file("lease = \"10s\"", tls + "cluster_listen = \"127.0.0.1:9\"")).empty());

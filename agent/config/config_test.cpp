@@ -321,9 +321,10 @@ TEST_CASE("a_bucket_at_an_s3_store_has_settings_of_its_own") {
     const Variables variables = {{"AWS_REGION", "eu-west-1"},
                                  {"AWS_PROFILE", "prod"},
                                  {"AWS_SHARED_CREDENTIALS_FILE", "/keys"}};
-    const Config config = good(
-        std::string(kPluginsS3) +
-            "[node]\ndata = \"/d\"\nlease = \"10s\"\n[class.c]\nmodule = \"m\"\n", variables);
+    const Config config =
+        good(std::string(kPluginsS3) +
+                 "[node]\ndata = \"/d\"\nlease = \"10s\"\n[class.c]\nmodule = \"m\"\n",
+             variables);
     const PluginConfig& storage = *config.plugin(Slot::Storage);
     CHECK(storage.use == "storage-s3");
     CHECK(storage.setting("bucket") == "b-1");
@@ -361,8 +362,8 @@ TEST_CASE("show_tells_every_value_and_its_origin") {
     CHECK(json["values"][0] ==
           nlohmann::json{
               {"table", "node"}, {"key", "id"}, {"value", "a"}, {"origin", "file"}, {"line", 2}});
-    const Config other = good(std::string(kPluginsS3) +
-                              "[node]\nlease = \"10s\"\nadvertise = \"node-1:80\"\n");
+    const Config other =
+        good(std::string(kPluginsS3) + "[node]\nlease = \"10s\"\nadvertise = \"node-1:80\"\n");
     for (const FixedTable& table : fixed_tables())
         for (const Rule& rule : table.rules)
             CHECK_MESSAGE(find(other, table.name, rule.key), rule.key);

@@ -26,8 +26,7 @@ namespace {
     host = text.substr(0, colon);
     const std::string_view digits = text.substr(colon + 1);
     unsigned number = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     if (error != std::errc() || end != digits.data() + digits.size() || number > 65535 ||
         (digits.size() > 1 && digits[0] == '0'))
         return "has no port from 0 to 65535 behind its last ':'";
@@ -108,8 +107,9 @@ std::string address_into(std::string_view text, std::string& shown) {
         return {};
     }
     if (std::string wrong = parse_one(text, literal); !wrong.empty())
-        return wrong.starts_with("needs brackets") ? wrong
-                                                   : "has no host name or IP address before its port";
+        return wrong.starts_with("needs brackets")
+                   ? wrong
+                   : "has no host name or IP address before its port";
     if (is_unspecified(literal)) return "is every address of a machine and none that others reach";
     shown = literal.text();
     return {};

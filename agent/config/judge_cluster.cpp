@@ -71,9 +71,10 @@ void Judge::check_cluster(const Config& out) {
     const bool alone = out.node.lease.none();
     const PluginConfig* storage = out.plugin(Slot::Storage);
     if (alone && storage != nullptr && storage->use == "storage-s3")
-        complaints_->add(lease.given ? lease.place : plugin_item(Slot::Storage, {})->place,
-                         "'node.lease' must be a duration, for instance \"10s\": storage-s3 always "
-                         "has a lease, because nothing else keeps a second node away from a bucket");
+        complaints_->add(
+            lease.given ? lease.place : plugin_item(Slot::Storage, {})->place,
+            "'node.lease' must be a duration, for instance \"10s\": storage-s3 always "
+            "has a lease, because nothing else keeps a second node away from a bucket");
     const PluginConfig* gateway = out.plugin(Slot::Gateway);
     if (gateway == nullptr) return;
     const auto refuse = [&](std::string_view key, const std::string& why) {
@@ -99,9 +100,10 @@ void Judge::check_cluster(const Config& out) {
         refuse("cluster_listen",
                "needs peer_secret_file: without it this node takes no calls from others");
     if (secret && !cluster && !gateway->setting("tls_certificate").empty())
-        refuse("peer_secret_file",
-               "needs cluster_listen where listen speaks TLS: calls between nodes are signed and not "
-               "encrypted");
+        refuse(
+            "peer_secret_file",
+            "needs cluster_listen where listen speaks TLS: calls between nodes are signed and not "
+            "encrypted");
     if (cluster && cluster->port != 0 &&
         std::find(gateway->listen.begin(), gateway->listen.end(), *cluster) !=
             gateway->listen.end())

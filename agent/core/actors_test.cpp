@@ -1,8 +1,6 @@
 // What actors do beyond answering requests: calls, alarms, one-way messages, sockets; with perfect processes around.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 #include "agent/core/guest_events.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/test_actors.hpp"
@@ -334,71 +332,6 @@ TEST_CASE("an_alarm_is_not_delivered_once_the_event_before_it_set_another") {
     CHECK(alarms == 0);
     rig.run_for(30 * kSecond);
     CHECK(alarms == 1);
-}
-
-TEST_CASE("a_message_leaves_when_it_is_stored_and_is_applied_once_though_its_receiver_dies") {
-    Rig rig;
-    Actors actors(rig);
-    actors.on("a", [&](const Deliver&, DeliveredIn plain) {
-        for (std::uint8_t i = 0; i < 3; ++i) plain.sends.push_back({"counter/b", "add", Bytes{i}});
-        return plain;
-    });
-    std::vector<Bytes> applied;
-    bool die = true;
-    actors.on("b", [&](const Deliver& deliver, DeliveredIn plain) -> std::optional<DeliveredIn> {
-        if (std::exchange(die, false)) {
-            rig.die(deliver.to, false);
-            return std::nullopt;
-        }
-        applied.push_back(deliver.event);
-        return plain;
-    });
-    const auto sender = rig.ask("a", rig.now + 10 * kSecond);
-    rig.run_for(5 * kSecond);
-    CHECK(rig.reply(sender)->reason == ReplyReason::Ok);
-    REQUIRE(applied.size() == 3);
-    CHECK(applied[0].back() == 0);
-    CHECK(applied[1].back() == 1);
-    CHECK(applied[2].back() == 2);
-    CHECK(rig.core.stats().messages_sent == 3);
-    CHECK(rig.core.stats().messages_applied == 3);
-    CHECK(rig.core.units().quiet());
-    // The announcement of its outbox is gone again.
-    std::size_t put = 0;
-    std::size_t erased = 0;
-    for (const StoreRequest& request : actors.requests) {
-        put += request.verb == StoreVerb::Put && is_alarm_key(request.key) ? 1 : 0;
-        erased += request.verb == StoreVerb::Delete && is_alarm_key(request.key) ? 1 : 0;
-    }
-    CHECK(put == 1);
-    CHECK(erased == 1);
-}
-
-TEST_CASE("a_message_whose_handler_fails_holds_back_later_ones_and_is_given_up_at_last") {
-    Rig rig;
-    Actors actors(rig);
-    actors.on("a", [&](const Deliver&, DeliveredIn plain) {
-        plain.sends.push_back({"counter/b", "bad", {}});
-        plain.sends.push_back({"counter/b", "good", {}});
-        plain.sends.push_back({"nowhere/b", "lost", {}});
-        return plain;
-    });
-    std::vector<std::pair<Time, bool>> tries;  // when, bad
-    actors.on("b", [&](const Deliver& deliver, DeliveredIn plain) {
-        const std::string text(deliver.event.begin(), deliver.event.end());
-        const bool bad = text.find("bad") != std::string::npos;
-        tries.emplace_back(rig.now, bad);
-        if (bad) plain.status = DeliverStatus::Failed;
-        return plain;
-    });
-    rig.ask("a", rig.now + 10 * kSecond);
-    rig.run_for(3 * 3600 * kSecond);
-    REQUIRE(tries.size() == 21);
-    CHECK(tries[1].first - tries[0].first == 2 * kSecond);
-    CHECK(std::count_if(tries.begin(), tries.end(), [](const auto& t) { return t.second; }) == 20);
-    CHECK_FALSE(tries.back().second);
-    CHECK(rig.core.stats().messages_dead == 2);
-    CHECK(rig.core.units().quiet());
 }
 
 TEST_CASE("an_event_undone_sends_nothing_and_sets_no_alarm") {

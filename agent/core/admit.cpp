@@ -80,8 +80,8 @@ Units::Units(Env& env,
       states_(env.config.limits.states_bytes),
       messages_(env,
                 kMessagesOpenMax,
-                [this](const auto& name, bool last) {
-                    return offer_message(name.first, name.second, last);
+                [this](const auto& name, const Chance& chance) {
+                    return offer_message(name.first, name.second, chance);
                 }),
       warm_(env.config.classes.size()) {}
 
@@ -143,6 +143,8 @@ void Units::config_changed() {
     if (warm_count_ != 0) evict_next_ = env_.now;  // another time may be too long for who is idle
     journal_.classes_changed();
     alarms_.classes_changed();
+    messages_.classes_changed();
+    if (!closing_) messages_.run();
 }
 
 const ClassSpec* Units::class_named(const std::string& name) const {
@@ -350,6 +352,7 @@ void Units::tick() {
     drop_marks_due();
     hand_over_tick();
     drain_.tick();
+    watch_answers();
     evict_idle();
     refuse_crowded();
     // hold_idle: give a hold back after an hour without an event.
@@ -373,6 +376,7 @@ Time Units::next_deadline() const {
     if (!old_marks_.empty()) soonest = std::min(soonest, old_marks_.begin()->first);
     if (!closing_ && !closes_later_.empty())
         soonest = std::min(soonest, closes_later_.begin()->first);
+    if (!runtime_ops_.empty()) soonest = std::min(soonest, answers_look_);
     for (const auto& [handle, load] : runtimes_) {
         if (!load.crowded.empty())
             soonest = std::min(soonest, units_.at(load.crowded.front())->room_by);
@@ -393,6 +397,7 @@ void Units::pump(Unit& unit) {
 void Units::pump_held(Unit& unit) {
     open_gate(unit);
     put_done(unit);
+    put_settled(unit);
     commit(unit);
     compact(unit);
     offer_messages(unit);
@@ -407,8 +412,15 @@ void Units::pump_held(Unit& unit) {
     look_at_room(unit);
     const bool base_next = wants_base(unit);
     if (!unit.has_work() && !base_next) return;
-    if (unit.hold == Hold::Idle && incarnation_ != 0)
-        return owner_known(unit) ? pass_on(unit, To::Owner) : acquire(unit);
+    if (unit.hold == Hold::Idle && incarnation_ != 0 && owner_known(unit))
+        return pass_on(unit, To::Owner);
+    if (unit.memory != Memory::Resident && env_.now < unit.no_load_until)
+        return refuse_waiting(
+            unit,
+            ReplyReason::ActorFailed,
+            "loading the actor ended the runtime three times; it is tried again after "
+            "5 min");
+    if (unit.hold == Hold::Idle && incarnation_ != 0) return acquire(unit);
     if (unit.hold != Hold::Serving) return;
     if (!unit.runtime.valid()) want_place(unit);
     if (unit.memory == Memory::Cold) {

@@ -299,8 +299,59 @@ TEST_CASE("a_reply_that_would_outgrow_the_record_that_takes_it_on_ends_its_runti
         rig.run_for(10 * kSecond);
         CHECK(rig.serving(Kind::Runtime) != runtime);
         REQUIRE(rig.reply(req) != nullptr);
-        CHECK(rig.reply(req)->reason == ReplyReason::Unavailable);  // nothing of it happened
+        // Nothing of it happened, and there was no other to run it: it waits for the next one.
+        CHECK(rig.reply(req)->reason == ReplyReason::Ok);
     }
+}
+
+TEST_CASE("who_waits_for_a_runtime_that_will_not_come_is_told_so_at_once") {
+    Rig rig;
+    rig.hook = [&](const Action& action) { return std::holds_alternative<Deliver>(action); };
+    const auto waiting = rig.ask("a", rig.now + 3600 * kSecond);
+    for (int death = 1; death <= 10; ++death) {
+        while (!rig.serving(Kind::Runtime).valid()) rig.run_for(100 * kMs);
+        CHECK(rig.reply(waiting) == nullptr);
+        rig.die(rig.serving(Kind::Runtime), false);
+    }
+    REQUIRE(rig.core.supervision().failed(Kind::Runtime));
+    REQUIRE(rig.reply(waiting) != nullptr);
+    CHECK(rig.reply(waiting)->reason == ReplyReason::Unavailable);
+}
+
+TEST_CASE("an_actor_whose_loading_ends_three_runtimes_is_left_alone_for_a_while") {
+    Config config = small_config();
+    config.restart_intensity = false;
+    Rig rig(config);
+    int loads = 0;
+    bool deadly = true;
+    rig.hook = [&](const Action& action) {
+        const auto* activate = std::get_if<Activate>(&action);
+        if (activate == nullptr || activate->name != "bad") return false;
+        ++loads;
+        if (deadly) rig.die(activate->to, true, activate->op);
+        return deadly;
+    };
+    const auto first = rig.ask("bad", rig.now + 60 * kSecond);
+    rig.run_for(10 * kSecond);
+    CHECK(loads == 3);
+    REQUIRE(rig.reply(first) != nullptr);
+    CHECK(rig.reply(first)->reason == ReplyReason::ActorFailed);
+    const auto soon = rig.ask("bad", rig.now + 60 * kSecond);
+    REQUIRE(rig.reply(soon) != nullptr);
+    CHECK(rig.reply(soon)->reason == ReplyReason::ActorFailed);
+    const auto other = rig.ask("good", rig.now + 60 * kSecond);
+    CHECK(rig.reply(other)->reason == ReplyReason::Ok);
+    CHECK(loads == 3);
+    // One try each 5 min from then on; what loads is as good as new.
+    rig.run_for(300 * kSecond);
+    rig.ask("bad", rig.now + 60 * kSecond);
+    rig.run_for(kSecond);
+    CHECK(loads == 4);
+    deadly = false;
+    rig.run_for(300 * kSecond);
+    const auto last = rig.ask("bad", rig.now + 60 * kSecond);
+    REQUIRE(rig.reply(last) != nullptr);
+    CHECK(rig.reply(last)->reason == ReplyReason::Ok);
 }
 
 TEST_CASE("a_log_of_seals_alone_gets_a_base_that_lets_them_go") {

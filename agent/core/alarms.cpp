@@ -50,7 +50,9 @@ void Alarms::forget() {
     later_names_.clear();
     handed_.clear();
     list_again_ = kNever;
+    look_again_ = kNever;
     sweep_at_ = kNever;
+    held_until_ = 0;
     soonest_ms_ = INT64_MAX;
 }
 
@@ -118,10 +120,14 @@ void Alarms::listed(std::uint32_t number, StoreAnswer& answer) {
 }
 
 void Alarms::classes_changed() {
-    if (closed_) return;
+    if (!closed_) read_again(&Shard::passed_over);
+}
+
+// From its first key on, each part of the index that says so.
+void Alarms::read_again(bool Shard::*why) {
     for (std::uint32_t number = 0; number < kAlarmShards; ++number) {
         Shard& shard = shards_.at(number);
-        if (!std::exchange(shard.passed_over, false)) continue;
+        if (!std::exchange(shard.*why, false)) continue;
         shard.afresh = true;
         list(number);
     }
@@ -184,6 +190,12 @@ void Alarms::find_soonest() {
 void Alarms::again(Hint hint, Time at) {
     later_names_.emplace(hint.unit, hint.nonce);
     later_.emplace(at, std::move(hint));
+    if (later_.size() <= kLaterMax) return;
+    const auto last = std::prev(later_.end());
+    shards_.at(alarm_shard(last->second.unit)).forgotten = true;
+    later_names_.erase({last->second.unit, last->second.nonce});
+    later_.erase(last);
+    look_again_ = std::min(look_again_, env_.now + kHandlerPauseMost);
 }
 
 void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
@@ -204,7 +216,7 @@ void Alarms::ended(const std::string& unit, std::uint64_t nonce, End end) {
         return;
     }
     ++env_.stats.alarms_failed;
-    const Time pause = handler_pause(hint.attempt - 1);
+    const Time pause = end == End::Poisoned ? kHandlerPauseMost : handler_pause(hint.attempt - 1);
     if (pause == kHandlerPauseMost)
         env_.note(NoteLevel::Error,
                   "alarms",
@@ -222,13 +234,17 @@ void Alarms::tick() {
         for (std::uint32_t number = 0; number < kAlarmShards; ++number)
             if (shards_.at(number).failed) list(number);
     }
-    while (visits_.size() < kVisitsMax && !later_.empty() && later_.begin()->first <= env_.now) {
+    if (look_again_ <= env_.now) {
+        look_again_ = kNever;
+        read_again(&Shard::forgotten);
+    }
+    while (may_visit() && !later_.empty() && later_.begin()->first <= env_.now) {
         Hint hint = std::move(later_.begin()->second);
         later_.erase(later_.begin());
         later_names_.erase({hint.unit, hint.nonce});
         start_visit(hint);
     }
-    while (visits_.size() < kVisitsMax && when(soonest_ms_) <= env_.now) {
+    while (may_visit() && when(soonest_ms_) <= env_.now) {
         Shard* first = nullptr;
         for (Shard& shard : shards_)
             if (!shard.hints.empty() && shard.hints.begin()->second.due_ms == soonest_ms_)
@@ -249,6 +265,9 @@ void Alarms::start_visit(const Hint& hint) {
             return;
         case Visit::NoRoom:
             return ended(hint.unit, hint.nonce, End::Refused);
+        case Visit::NodeFull:
+            held_until_ = env_.now + kRefusedAgain;
+            return ended(hint.unit, hint.nonce, End::Refused);
         case Visit::NotHere:
             break;
     }
@@ -262,11 +281,12 @@ void Alarms::start_visit(const Hint& hint) {
 
 Time Alarms::next_deadline() const {
     if (!open_ || closed_) return kNever;
-    Time soonest = std::min(list_again_, sweep_at_);
+    const Time look = std::min({list_again_, look_again_, sweep_at_});
     // At the bound the end of a visit goes on.
-    if (visits_.size() >= kVisitsMax) return soonest;
-    if (!later_.empty()) soonest = std::min(soonest, later_.begin()->first);
-    return std::min(soonest, when(soonest_ms_));
+    if (visits_.size() >= kVisitsMax) return look;
+    Time visit = when(soonest_ms_);
+    if (!later_.empty()) visit = std::min(visit, later_.begin()->first);
+    return std::min(look, std::max(visit, held_until_));
 }
 
 }  // namespace hf::core

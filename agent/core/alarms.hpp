@@ -33,17 +33,22 @@ public:
     static constexpr std::size_t kVisitsMax = 64;
     // Hints of one shard in memory.
     static constexpr std::size_t kWindowMax = 1024;
+    // Hints that wait for another try, each some 500 bytes. Beyond it the one that would wait longest goes back to the index,
+    // where its part is read again after the longest pause.
+    static constexpr std::size_t kLaterMax = 4096;
 
     enum class End : std::uint8_t {
         Done,     // it ran and is stored, or it was stale
         Refused,  // it did not run: again soon, for ever
         Elsewhere,  // another node holds its unit, and knows of it
-        Failed    // its handler failed: again after 2 s, doubling to 5 min
+        Failed,   // its handler failed: again after 2 s, doubling to 5 min
+        Poisoned  // it ended one runtime after the other: again after 5 min
     };
 
     enum class Visit : std::uint8_t {
-        Taken,   // ended() follows, once
-        NoRoom,  // not now
+        Taken,     // ended() follows, once
+        NoRoom,    // not now
+        NodeFull,  // not now, nor any other
         NotHere  // a class that is not deployed, another tenant's: the hint stays for whoever has it
     };
 
@@ -78,6 +83,7 @@ public:
     [[nodiscard]] Time next_deadline() const;
 
     [[nodiscard]] std::size_t visits() const { return visits_.size(); }
+    [[nodiscard]] std::size_t waiting() const { return later_.size(); }
 
 private:
     using Name = std::tuple<std::int64_t, std::string, std::uint64_t>;  // as the index sorts
@@ -89,8 +95,9 @@ private:
         bool cut = false;  // since that listing began the window was cut, and `after` stands there
         bool failed = false;  // its listing; asked again at list_again_
         bool passed_over =
-            false;            // one of its hints was due and is NotHere; it is in the index still
-        bool afresh = false;  // the next listing begins with the first key
+            false;  // one of its hints was due and is NotHere; it is in the index still
+        bool forgotten = false;  // one of its hints had no room in later_; it is in the index still
+        bool afresh = false;     // the next listing begins with the first key
     };
 
     void sweep();
@@ -100,8 +107,12 @@ private:
     [[nodiscard]] bool in_hand(const Hint& hint) const;
     void keep(Shard& shard, Hint hint);
     void again(Hint hint, Time at);
+    void read_again(bool Shard::*why);
     void start_visit(const Hint& hint);
     [[nodiscard]] Time when(std::int64_t due_ms) const;
+    [[nodiscard]] bool may_visit() const {
+        return visits_.size() < kVisitsMax && held_until_ <= env_.now;
+    }
     void find_soonest();
 
     Env& env_;
@@ -116,6 +127,8 @@ private:
     Time list_again_ = kNever;
     Time sweep_at_ = kNever;
     std::uint64_t life_ = 0;  // counts open(): what was asked in an earlier one is dropped
+    Time look_again_ = kNever;  // for what was forgotten
+    Time held_until_ = 0;       // no visit before: the node is full
     std::int64_t soonest_ms_ = INT64_MAX;  // due time of the first hint in memory
     bool open_ = false;
     bool closed_ = false;

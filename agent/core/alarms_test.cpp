@@ -1,7 +1,10 @@
 // Alarms in time: however old they are, whatever is deployed later, however much of the index is not read yet.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "agent/core/guest_events.hpp"
 #include "agent/core/keys.hpp"
@@ -13,6 +16,7 @@ using testing::Actors;
 using testing::is_alarm_key;
 using testing::Rig;
 using testing::small_config;
+using testing::TableCodec;
 
 TEST_CASE("an_alarm_of_long_ago_is_due_however_long_ago") {
     for (const std::int64_t due :
@@ -128,4 +132,111 @@ TEST_CASE("an_alarm_set_while_the_index_is_being_read_does_not_stand_before_what
     CHECK(index.size() == 1);
     rig.run_for(3600 * kSecond);
     CHECK(index.empty());
+}
+
+namespace {
+
+// The index by itself, on a store that lists it: each visit ends as the test says.
+struct IndexRig {
+    IndexRig() {
+        env.out = &actions;
+        store.route(kStorage);
+        alarms.open();
+        settle();
+    }
+    void put(std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            Hint hint{actor_unit("t", "c", "u" + std::to_string(i)).value(), 1, i + 1, 1};
+            keys.insert(key::alarm(env.config.app, hint.unit, hint.due_ms, hint.nonce));
+            alarms.added(std::move(hint));
+        }
+    }
+    void run_to(Time until) {
+        while (alarms.next_deadline() <= until) {
+            env.now = std::max(env.now, alarms.next_deadline());
+            tick();
+        }
+        env.now = until;
+    }
+    void tick() {
+        alarms.tick();
+        settle();
+        while (!taken.empty()) {
+            const Hint hint = taken.back();
+            taken.pop_back();
+            alarms.ended(hint.unit, hint.nonce, Alarms::End::Failed);
+            most = std::max(most, alarms.waiting());
+        }
+    }
+    void settle() {
+        while (!actions.empty()) {
+            const Actions batch = std::exchange(actions, {});
+            for (const Action& action : batch)
+                if (const auto* request = std::get_if<StoreRequest>(&action)) page(*request);
+        }
+    }
+    void page(const StoreRequest& request) {
+        StoreAnswer answer;
+        answer.from = kStorage;
+        answer.op = request.op;
+        answer.outcome = Outcome::Applied;
+        for (auto it = keys.lower_bound(std::max(request.key, request.after));
+             it != keys.end() && it->starts_with(request.key);
+             ++it) {
+            if (*it == request.after) continue;
+            answer.more = answer.objects.size() == request.limit;
+            if (answer.more) break;
+            answer.objects.push_back({*it, 0, "e"});
+        }
+        CHECK(store.answered(answer));
+    }
+    Alarms::Visit visit(const Hint& hint) {
+        ++visits[hint.unit];
+        if (says == Alarms::Visit::Taken) taken.push_back(hint);
+        return says;
+    }
+
+    static constexpr Handle kStorage{1, 1};
+    TableCodec codec;
+    Env env{small_config(), codec};
+    Actions actions;
+    StoreClient store{env, [](Handle) {}};
+    Alarms alarms{env,
+                  store,
+                  [this](const Hint& hint) { return visit(hint); },
+                  [](std::uint32_t) { return true; }};
+    std::set<std::string> keys;
+    std::vector<Hint> taken;
+    std::map<std::string, std::size_t> visits;
+    std::size_t most = 0;  // hints that waited for another try at once
+    Alarms::Visit says = Alarms::Visit::Taken;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "more_alarms_that_fail_than_memory_has_room_for_stay_in_the_index_and_are_tried_from_there") {
+    IndexRig rig;
+    constexpr std::size_t kCount = Alarms::kLaterMax + 1000;
+    rig.put(kCount);
+    rig.run_to(kSecond);
+    CHECK(rig.visits.size() == kCount);
+    CHECK(rig.most == Alarms::kLaterMax);
+    rig.visits.clear();
+    rig.run_to(620 * kSecond);
+    CHECK(rig.most == Alarms::kLaterMax);
+    CHECK(rig.visits.size() == kCount);
+}
+
+TEST_CASE("a_full_node_looks_at_one_alarm_a_second_and_not_at_all_of_them") {
+    IndexRig rig;
+    rig.says = Alarms::Visit::NodeFull;
+    rig.put(500);
+    rig.run_to(10 * kSecond);
+    std::size_t looks = 0;
+    for (const auto& [unit, count] : rig.visits) looks += count;
+    CHECK(looks <= 11);
+    rig.says = Alarms::Visit::Taken;
+    rig.run_to(12 * kSecond);
+    CHECK(rig.visits.size() == 500);
 }

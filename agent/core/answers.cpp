@@ -99,6 +99,9 @@ void Units::answer(Unit& unit, Waiting& waiting, ReplyOut reply) {
         ++(reply.reason == ReplyReason::Ok ? env_.stats.stops : env_.stats.stops_failed);
         if (reply.reason != ReplyReason::Ok)
             env_.note(NoteLevel::Debug, "units", unit.key + ": its stop event: " + reply.text);
+    } else if (std::holds_alternative<FromRestart>(waiting.origin)) {
+        // A handler that failed has heard it; whoever was undone hears it again.
+        unit.restored = unit.restored || reply.reason == ReplyReason::Unavailable;
     }
 }
 
@@ -115,6 +118,7 @@ void Units::refuse_waiting(Unit& unit, ReplyReason reason, const std::string& te
     unit.mailbox_bytes = 0;
     look_at_room(unit);
     for (Mail& mail : refused) {
+        if (std::holds_alternative<FromRestart>(mail.waiting.origin)) unit.restored = true;
         ReplyOut reply;
         reply.reason = reason;
         reply.text = text;

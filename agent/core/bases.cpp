@@ -23,6 +23,7 @@ constexpr std::size_t kOverdue = 2;
 }  // namespace
 
 bool Units::base_due(const Unit& unit, std::size_t times) const {
+    if (env_.now < unit.no_base_until) return false;  // nor is it waited for
     const Limits& limits = env_.config.limits;
     const std::size_t entries = limits.checkpoint_entries + unit.base_bytes / kBaseBytesPerEntry;
     const std::size_t bytes = std::max(limits.checkpoint_bytes, unit.base_bytes);

@@ -163,6 +163,33 @@ TEST_CASE("a base that the store refuses costs nothing but another try") {
     CHECK(rig.reply(id)->reason == ReplyReason::Ok);
 }
 
+TEST_CASE("an actor whose base ends three runtimes goes on without one for a while") {
+    Config config = BaseRig::every(4);
+    config.restart_intensity = false;
+    BaseRig rig(config);
+    int asked = 0;
+    rig.hook = [&](const Action& action) {
+        const auto* ask = std::get_if<Checkpoint>(&action);
+        if (ask == nullptr) return rig.played(action);
+        ++asked;
+        rig.die(ask->to, true, ask->op);
+        return true;
+    };
+    const auto twenty = [&] {
+        for (int i = 0; i < 20; ++i) {
+            const auto id = rig.ask("a", rig.now + 60 * kSecond);
+            rig.run_for(kSecond);
+            REQUIRE(rig.reply(id) != nullptr);
+            CHECK(rig.reply(id)->reason == ReplyReason::Ok);
+        }
+    };
+    twenty();
+    CHECK(asked == 3);
+    rig.run_for(300 * kSecond);
+    twenty();
+    CHECK(asked == 4);
+}
+
 TEST_CASE("loads stand in line for the room that states have") {
     Config config = small_config();
     config.limits.states_bytes = 1;

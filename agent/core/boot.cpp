@@ -20,7 +20,7 @@ constexpr std::uint64_t kTtlMsMost = 600'000;
 void Core::boot_failed(const std::string& why, bool fatal) {
     boot_trouble_ = "the store cannot be used: " + why;
     env_.note(NoteLevel::Error, "boot", boot_trouble_);
-    stage_ = BootStage::Waiting;
+    stage_ = fatal ? BootStage::Refused : BootStage::Waiting;
     if (fatal) return env_.emit(ExitNode{1, boot_trouble_});
     boot_retry_ = env_.now + kBootRetry;
 }

@@ -61,7 +61,7 @@ TEST_CASE("what_was_passed_on_once_is_not_passed_on_again") {
     request.class_name = "counter";
     request.name = "a";
     request.event = {1};
-    request.origin = PeerOrigin{.node = "n3"};
+    request.origin.emplace().node = "n3";
     pair.rig("n2").feed(request);
     pair.carry();
     CHECK(reason(pair, "n2", 77) == ReplyReason::Unavailable);
@@ -142,6 +142,17 @@ TEST_CASE("a_gateway_that_ends_leaves_what_it_passed_on_unknown") {
     (void)asked;  // its gateway is gone, nobody hears
 }
 
+TEST_CASE("nobody_waits_longer_for_a_node_that_stands_still_than_for_its_lease") {
+    Pair pair;
+    pair.ask("n1", "a");
+    pair.network = Pair::Network::Silent;  // it takes the connection and never answers
+    const auto asked = pair.rig("n2").ask("a", pair.now() + 60 * kSecond);
+    pair.actors("n1").store = [](const StoreRequest&) { return true; };  // nor does it renew
+    pair.run_for(6 * kSecond);
+    CHECK(reason(pair, "n2", asked) == ReplyReason::Deadline);
+    CHECK(reason(pair, "n2", pair.ask("n2", "a")) == ReplyReason::Ok);
+}
+
 TEST_CASE("an_event_that_waits_for_the_owner_meets_its_deadline") {
     Pair pair;
     pair.ask("n1", "a");
@@ -213,7 +224,11 @@ TEST_CASE("a_request_for_later_is_journalled_where_it_came_and_applied_where_its
     request.req_id = 77;
     request.class_name = "counter";
     request.name = "b";
-    request.event = {1};
+    FlatWriter flat(request.event);
+    flat.field("POST");
+    flat.field("/");
+    flat.u32(0);
+    flat.field("body");
     request.deadline = pair.now() + kSecond;
     request.later = true;
     pair.rig("n2").feed(request);

@@ -62,9 +62,14 @@ void Units::commit(Unit& unit) {
         // Everything before it is stored now, nothing behind it is: the fold of exactly what it covers.
         entry.base_seq = entry.seq - 1;
         unit.stored.give(entry);
+    } else {
+        say_settled(unit, entry);
     }
     Bytes body = env_.codec.encode(entry);
-    if (entry.kind == EntryKind::Base) entry.changes.clear();  // once is enough
+    if (entry.kind == EntryKind::Base) {
+        entry.changes.clear();  // once is enough
+        entry.settled.assign(unit.settled_marks.begin(), unit.settled_marks.end());
+    }
     unit.commit_op = store_.put(key::entry(env_.config.app, unit.key, entry.seq),
                                 std::move(body),
                                 Condition::IfAbsent,
@@ -139,6 +144,7 @@ void Units::committed(Unit& unit, StoreAnswer& answer) {
     unit.slots.push_back({stored.entry.seq, false, 0});
     ++unit.next_seq;
     ++env_.stats.commits;
+    settled_stored(unit, stored.entry);
     if (stored.entry.kind == EntryKind::Base) {
         ++env_.stats.bases;
         unit.base_seq = stored.entry.seq;
@@ -146,6 +152,7 @@ void Units::committed(Unit& unit, StoreAnswer& answer) {
         unit.entries_since_base = 0;
         unit.bytes_since_base = 0;
         unit.checkpointing = false;
+        unit.base_deaths = 0;
     } else {
         ++unit.entries_since_base;
         unit.bytes_since_base += stored.bytes;

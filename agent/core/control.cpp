@@ -71,6 +71,24 @@ void Control::finish() {
     if (changed) news_();
 }
 
+void Control::ask(const DrainCommand& command) {
+    const auto done = [this, command](StoreAnswer& answer) {
+        const bool ok = answer.outcome == Outcome::Applied ||
+                        (!command.drain && answer.outcome == Outcome::NotFound);
+        const std::string what = command.drain ? "gives its actors away" : "keeps its actors";
+        env_.emit(CommandDone{command.command,
+                              ok,
+                              ok ? "node " + command.node + " " + what + " from its next look at the store on"
+                                 : "the store did not take it: " + answer.reason});
+        if (ok && open_ && op_ == 0) list_at_ = env_.lease_now();
+    };
+    const std::string name = key::drain(command.node);
+    if (command.drain)
+        store_.put(name, {}, Condition::None, "", WriteId{}, done);
+    else
+        store_.erase({name}, done);
+}
+
 void Control::tick() {
     if (open_ && list_at_ <= env_.lease_now()) list();
 }

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "agent/core/env.hpp"
+#include "agent/core/events.hpp"
 #include "agent/core/keys.hpp"
 #include "agent/core/store_client.hpp"
 
@@ -31,6 +32,9 @@ public:
     void close();
 
     [[nodiscard]] bool drains(const std::string& node) const { return drains_.contains(node); }
+
+    // Writes or deletes a node's key, whatever is there; CommandDone follows. The node hears of it from its next listing.
+    void ask(const DrainCommand& command);
 
     void tick();
     [[nodiscard]] Time next_deadline() const;

@@ -109,6 +109,11 @@ void Core::handle(StepIn& event) {
     if (!supervision_.test_answered(event)) ++env_.stats.stale_messages;
 }
 
+void Core::handle(Exited& event) {
+    supervision_.exited(event);
+    if (supervision_.failed(Kind::Runtime)) units_.no_runtime_left();
+}
+
 void Core::handle(StartNode& event) {
     (void)event;
     supervision_.start();
@@ -130,6 +135,19 @@ void Core::handle(ConfigChanged& event) {
     }
     for (const auto& [slot, build] : event.builds) supervision_.configured(slot, build);
     units_.config_changed();
+}
+
+void Core::handle(DrainCommand& event) {
+    const auto refuse = [&](std::string text) {
+        env_.emit(CommandDone{event.command, false, std::move(text)});
+    };
+    if (env_.config.lease.none())
+        return refuse("this node has its store for itself (lease = \"none\"): nobody is there to take its actors");
+    std::string known = env_.config.node_id;
+    for (const auto& [id, peer] : peers_.all()) known += ", " + id;
+    if (event.node != env_.config.node_id && !peers_.all().contains(event.node))
+        return refuse("there is no node '" + event.node + "' on this store; there is " + known);
+    control_.ask(event);
 }
 
 void Core::on_serving(Kind kind, Handle handle) {
@@ -208,6 +226,7 @@ void Core::advance_stop() {
             if (!gone(kind)) kill_rest(kind);
         }
         // Nothing runs any more, and what was open is settled or not to be had: others need not wait for the lease's end.
+        if (!env_.config.lease.none()) units_.lease_lost("it stops");
         lease_.resign();
         stopping_ = Stopping::Resigning;
         stop_step_by_ = env_.now + kEndStep;

@@ -32,7 +32,8 @@ public:
     [[nodiscard]] Time next_deadline() const;
 
     // For status, metrics and health pages; valid between steps.
-    enum class BootStage : std::uint8_t { Waiting, Probing, StoreRecord, NodeRecord, Open };
+    // Refused: this store is not to be used, and the node ends.
+    enum class BootStage : std::uint8_t { Waiting, Probing, StoreRecord, NodeRecord, Open, Refused };
     [[nodiscard]] bool ready() const;
     [[nodiscard]] std::string not_ready_because() const;
     [[nodiscard]] const Stats& stats() const { return env_.stats; }
@@ -70,7 +71,7 @@ private:
     void handle(StepIn& event);
     void handle(Greeted& event) { supervision_.greeted(event); }
     void handle(ReadyIn& event) { supervision_.ready(event); }
-    void handle(Exited& event) { supervision_.exited(event); }
+    void handle(Exited& event);
     void handle(Violated& event) { supervision_.violated(event); }
     void handle(ProgressIs& event) { supervision_.progress_is(event); }
     void handle(SwapCommand& event) { supervision_.swap(event); }
@@ -82,6 +83,7 @@ private:
     void handle(ConfigChanged& event);
     void handle(Knocked&) { supervision_.knocked(); }
     void handle(PeerRepliedIn& event) { units_.peer_replied(event); }
+    void handle(DrainCommand& event);
     void handle(SleptIs& event) { env_.slept = std::max(env_.slept, event.total); }
 
     // boot.cpp: the node makes itself known to the store before it holds anything.

@@ -169,7 +169,8 @@ TEST_CASE("a_handed_alarm_waits_for_the_senders_release") {
     handed.req_id = 99;
     handed.class_name = "counter";
     handed.name = "a";
-    handed.origin = PeerOrigin{.node = "n1", .ask = PeerAsk::Alarm};
+    handed.origin.emplace().node = "n1";
+    handed.origin->ask = PeerAsk::Alarm;
     handed.origin->due_ms = pair.now() / kMs;
     handed.origin->nonce = 7;
     pair.rig("n2").feed(handed);

@@ -196,7 +196,6 @@ struct DeliveredIn {
     std::uint16_t reply_status = 0;
     Bytes reply_headers;
     Bytes reply_body;
-    bool replied = false;
     Bytes changes;
     std::optional<AlarmWish> alarm;
     std::vector<MessageWish> sends;
@@ -270,6 +269,12 @@ struct ResetCommand {
     std::uint64_t command = 0;
     std::string slot;
 };
+// The key that asks `node` to give everything away is to be there, or not.
+struct DrainCommand {
+    std::uint64_t command = 0;
+    std::string node;
+    bool drain = true;
+};
 // Other bounds and other classes hold from now on; what was admitted under the old ones goes on.
 struct ConfigChanged {
     Limits limits;
@@ -324,6 +329,7 @@ using Event = std::variant<Tick,
                            ConfigChanged,
                            Knocked,
                            PeerRepliedIn,
-                           SleptIs>;
+                           SleptIs,
+                           DrainCommand>;
 
 }  // namespace hf::core

@@ -169,11 +169,16 @@ Drain::Left Units::left_to_drain() const {
 void Units::hand_alarm(const Hint& hint) {
     alarms_to_hand_.erase(hint.unit);
     const auto name = parse_unit(hint.unit);
-    const std::string peer = drain_.on() ? chosen_peer(hint.unit) : std::string();
+    if (!name || !drain_.on()) return alarms_.known(hint);
+    const std::string peer = chosen_peer(hint.unit);
     const Handle gateway = peer_gateway();
-    // Nobody is left to take it, or it need not go: when it is due, this node claims its unit.
-    if (!name || peer.empty() || !gateway.valid()) return alarms_.known(hint);
-    LeftAlarm left{hint, 0, 0};
+    LeftAlarm left{hint, env_.now + kAlarmAgain, 0};
+    if (peer.empty() || !gateway.valid()) {
+        // Nobody is there to take it: when it is due before somebody is, this node claims its unit.
+        alarms_.known(hint);
+        alarms_to_hand_.insert_or_assign(hint.unit, std::move(left));
+        return;
+    }
     PeerCall call = call_of_peer(gateway, peer);
     call.class_name = name->group;
     call.name = name->name;
@@ -182,9 +187,7 @@ void Units::hand_alarm(const Hint& hint) {
     call.origin.due_ms = hint.due_ms;
     call.origin.nonce = hint.nonce;
     left.op = call.op;
-    PeerOp op;
-    op.gateway = gateway;
-    op.node = peer;
+    PeerOp op = op_of_peer(gateway, peer);
     op.alarm = hint;
     peer_ops_.emplace(call.op, std::move(op));
     alarms_to_hand_.insert_or_assign(hint.unit, std::move(left));

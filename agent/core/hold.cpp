@@ -121,6 +121,7 @@ void Units::peers_changed() {
         if (unit == nullptr || !std::exchange(unit->awaits_peer, false)) continue;
         if (unit->hold == Hold::Acquiring && unit->store_op == 0) acquire(*unit);
     }
+    peers_of_dead_nodes_gone();
     control_changed();  // somebody may be there now who takes what this node gives away
 }
 
@@ -131,6 +132,7 @@ void Units::hold_written(Unit& unit, StoreAnswer& answer) {
     if (answer.outcome != Outcome::Applied)
         return acquire_failed(
             unit, answer.reason.empty() ? "the record changes all the time" : answer.reason);
+    alarms_to_hand_.erase(unit.key);  // its alarm is its own again
     unit.hold_tries = 0;
     unit.hold_etag = answer.etag;
     unit.epoch = unit.record.epoch;
@@ -191,6 +193,7 @@ void Units::forget_hold(Unit& unit) {
     unit.alarm.reset();
     forget_offers(unit);
     unit.done.clear();
+    unit.settled_marks.clear();
     unit.outbox_hint.reset();
 }
 

@@ -29,8 +29,8 @@ std::size_t bytes_of(const JournalItem& item) {
 Journal::Journal(Env& env, Hooks hooks)
     : env_(env),
       hooks_(std::move(hooks)),
-      offers_(env, kOffersMax, [this](const std::string& name, bool last) {
-          return offer_first(name, last);
+      offers_(env, kOffersMax, [this](const std::string& name, const Chance& chance) {
+          return offer_first(name, chance.last);
       }) {}
 
 void Journal::loaded(JournalLoaded event) {

@@ -29,7 +29,7 @@ public:
     static constexpr std::size_t kOffersMax = 256;
 
     struct Hooks {
-        // As Offers::Make; NotHere keeps the request.
+        // As Offers::Make; NotHere keeps the request, however long. `last`: see Chance.
         std::function<Offered(const JournalItem& item, bool last)> offer;
         std::function<void(ReplyOut reply)> reply;
         // `n` has left the journal and nothing is left in it for that actor: its mark need not be kept.

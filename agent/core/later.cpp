@@ -65,11 +65,7 @@ Offered Units::offer_journalled(const JournalItem& item, bool last) {
 }
 
 void Units::journalled_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply) {
-    OfferEnd end = OfferEnd::Refused;
-    if (reply.reason == ReplyReason::Ok) end = OfferEnd::Applied;
-    if (reply.reason == ReplyReason::ActorFailed || reply.reason == ReplyReason::ActorLimit)
-        end = OfferEnd::Failed;
-    journal_.ended(full_name(receiver), message.n, end);
+    journal_.ended(full_name(receiver), message.n, offer_end(message, reply));
 }
 
 // It has left the journal, and nothing is left there for its actor: nobody will ask whether it was applied.

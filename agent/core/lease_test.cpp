@@ -152,6 +152,33 @@ TEST_CASE("a_node_that_stops_says_so_in_its_record") {
     CHECK(*alone.record().dead == 1);
 }
 
+TEST_CASE("a_node_that_has_said_so_writes_nothing_more") {
+    Alone alone;
+    alone.rig.ask("a", alone.rig.now + kSecond);
+    bool said = false;
+    std::vector<std::string> written;
+    alone.node.actors.store = [&](const StoreRequest& request) {
+        if (request.verb != StoreVerb::Put) return false;
+        const auto record = request.key == key::node("n1")
+                                ? alone.rig.codec.decode_node(request.body)
+                                : Result<NodeRecord>(NodeRecord{});
+        if (said) written.push_back(request.key);
+        said = said || (record && record->dead);
+        return false;
+    };
+    // Its storage does not end when it is told to: there is time for a hold to be given back as idle.
+    const Handle storage = alone.rig.serving(Kind::Storage);
+    alone.node.actors.others = [storage](const Action& action) {
+        const auto* stop = std::get_if<SendStop>(&action);
+        const auto* kill = std::get_if<Kill>(&action);
+        return (stop != nullptr && stop->to == storage) || (kill != nullptr && kill->to == storage);
+    };
+    alone.rig.feed(StopNode{"test"});
+    alone.rig.run_for(2 * 3600 * kSecond);
+    CHECK(said);
+    CHECK(written.empty());
+}
+
 TEST_CASE("a_node_id_of_another_data_directory_is_taken_only_when_its_lease_has_run_out") {
     const auto bucket = std::make_shared<TestBucket>();
     Config config = leased_config("n1");

@@ -232,6 +232,7 @@ void Units::fold(Unit& unit) {
         }
         unit.stored.add(entry);
     }
+    for (const auto& [source, n] : unit.settled_marks) unit.stored.forget_mark(source, n);
     unit.alarm = unit.stored.alarm;
     // Whoever held it before knew of its alarm; this node may not.
     if (unit.alarm && !env_.config.lease.none())
@@ -241,7 +242,6 @@ void Units::fold(Unit& unit) {
     unit.activation = 0;
     unit.image_next = 0;
     unit.image_part = 0;
-    announce_restart(unit);
     pump(unit);
 }
 
@@ -292,6 +292,7 @@ void Units::activated(const ActivatedIn& event) {
     unit->image.clear();
     unit->image.shrink_to_fit();
     unit->memory = Memory::Resident;
+    unit->load_deaths = 0;
     unit->wants_stop = event.wants_stop;
     pump(*unit);
 }

@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t kMarksMax = 4096;
 // Of one entry: what the verifier's bound of tables leaves beside changes and messages.
 constexpr std::size_t kDonePerEntry = 256;
+// Settled marks beside what an entry holds, about a dozen; the object it becomes has room for them (kInlineObjectBytesMax).
+constexpr std::size_t kSettledBytes = 1024;
 }  // namespace
 
 void Units::offer_messages(Unit& unit) {
@@ -30,7 +32,7 @@ void Units::offer_messages(Unit& unit) {
     messages_.run();
 }
 
-Offered Units::offer_message(UnitId id, const std::string& target, bool last) {
+Offered Units::offer_message(UnitId id, const std::string& target, const Chance& chance) {
     Unit* sender = closing_ ? nullptr : unit_of(id);
     if (sender == nullptr || !sender->offers.contains(target)) return Offered::Nothing;
     const auto at = sender->offers.find(target);
@@ -41,7 +43,7 @@ Offered Units::offer_message(UnitId id, const std::string& target, bool last) {
     }
     const std::uint64_t n = item->second.n;
     Mail mail;
-    mail.waiting.origin = FromMessage{EventKind::Call, sender->key, n, last};
+    mail.waiting.origin = FromMessage{EventKind::Call, sender->key, n, chance.last};
     mail.event = call_event(message_id(sender->key, n),
                             true,
                             full_name(*sender),
@@ -52,8 +54,15 @@ Offered Units::offer_message(UnitId id, const std::string& target, bool last) {
     if (!refusal) return Offered::Taken;
     if (refusal->reason == ReplyReason::Busy || refusal->reason == ReplyReason::Unavailable)
         return Offered::NoRoom;
+    if (refusal->reason == ReplyReason::UnknownClass && !chance.last_look) {
+        env_.note(NoteLevel::Warn,
+                  "messages",
+                  sender->key + ": message " + std::to_string(n) + " to '" + target +
+                      "' waits: " + refusal->text);
+        return Offered::NotHere;
+    }
     HF_CHECK(unit_of(id) == sender, "a unit with undelivered messages is not forgotten");
-    // Nobody of that name will ever take it.
+    // Nobody of that name will ever take it, or nobody has for long.
     bury({sender->key, n, target, item->second.method, item->second.payload, refusal->text, 0});
     message_done(*sender, target, n);
     return Offered::Nothing;
@@ -105,9 +114,15 @@ void Units::message_ended(Unit& receiver, const FromMessage& message, const Repl
         messages_.ended(name, OfferEnd::Applied);
         return message_done(*sender, target, message.n);
     }
+    messages_.ended(name, offer_end(message, reply));
+}
+
+OfferEnd Units::offer_end(const FromMessage& message, const ReplyOut& reply) {
+    if (reply.reason == ReplyReason::Ok) return OfferEnd::Applied;
+    if (message.poison) return OfferEnd::Poisoned;
     const bool failed =
         reply.reason == ReplyReason::ActorFailed || reply.reason == ReplyReason::ActorLimit;
-    messages_.ended(name, failed ? OfferEnd::Failed : OfferEnd::Refused);
+    return failed ? OfferEnd::Failed : OfferEnd::Refused;
 }
 
 void Units::message_done(Unit& sender, const std::string& target, std::uint64_t n) {
@@ -158,9 +173,37 @@ void Units::drop_mark(const std::string& class_name,
 
 void Units::drop_mark_of(Unit& receiver, const std::string& source, std::uint64_t n) {
     if (receiver.applied.contains(source)) return;
-    const auto mark = receiver.stored.applied.find(source);
-    if (mark != receiver.stored.applied.end() && mark->second == n)
-        receiver.stored.applied.erase(mark);
+    if (receiver.stored.forget_mark(source, n) && receiver.settled_marks.size() < kMarksMax)
+        receiver.settled_marks.insert_or_assign(source, n);
+}
+
+// The entry about to be written says which marks are not needed any more, as many as fit.
+void Units::say_settled(const Unit& unit, LogEntry& entry) const {
+    const bool alone = entry_cost(entry) == 0 && !entry.alarm && !entry.alarm_cleared;
+    const std::size_t room = alone ? env_.config.limits.entry_bytes / 2 : kSettledBytes;
+    std::size_t bytes = 0;
+    for (const auto& mark : unit.settled_marks) {
+        bytes += mark_cost(mark.first);
+        if (bytes > room) return;
+        entry.settled.push_back(mark);
+    }
+}
+
+// It is stored, or a base is without them.
+void Units::settled_stored(Unit& unit, LogEntry& stored) {
+    for (const auto& [source, n] : std::exchange(stored.settled, {})) {
+        const auto mark = unit.settled_marks.find(source);
+        if (mark != unit.settled_marks.end() && mark->second == n) unit.settled_marks.erase(mark);
+    }
+}
+
+// Before it leaves memory for want of work, an entry of its own: later ones may be long in coming.
+void Units::put_settled(Unit& unit) {
+    if (unit.settled_marks.empty() || !unit.leaving || unit.memory != Memory::Resident ||
+        unit.hold != Hold::Serving || !pausing(unit))
+        return;
+    if (*unit.leaving != StopReason::Evict && *unit.leaving != StopReason::Passivate) return;
+    append(unit, {});
 }
 
 }  // namespace hf::core

@@ -19,20 +19,26 @@ namespace hf::core {
 enum class Offered : std::uint8_t {
     Taken,    // ended() follows, once; maybe before this is returned
     NoRoom,   // not now
-    NotHere,  // no such class for now: after the longest pause, or when classes change
+    NotHere,  // no such class for now: again after 5 min, or when classes change
     Nothing   // there is nothing to be offered any more: it is forgotten
 };
 enum class OfferEnd : std::uint8_t {
     Applied,  // and stored; or given up for good: it is forgotten
     Refused,  // it did not run: again soon, for ever
-    Failed    // its handler failed: again after 2 s, doubling to 5 min
+    Failed,   // its handler failed: again after 2 s, doubling to 5 min
+    Poisoned  // it ended one runtime after the other: again after 5 min, and less often
+};
+
+// How often an offer was made in vain.
+struct Chance {
+    bool last = false;       // the handler that fails now has had its chance
+    bool last_look = false;  // it was NotHere for an hour
 };
 
 template <class Key>
 class Offers {
 public:
-    // `last`: the handler that fails now has had its chance.
-    using Make = std::function<Offered(const Key& key, bool last)>;
+    using Make = std::function<Offered(const Key& key, const Chance& chance)>;
 
     // `open_max`: offers open at once.
     Offers(Env& env, std::size_t open_max, Make make)
@@ -59,6 +65,9 @@ public:
         --open_;
         if (end == OfferEnd::Applied) {
             offers_.erase(at);
+        } else if (end == OfferEnd::Poisoned) {
+            at->second.tries += kPoisonTries;
+            again(*at, kHandlerPauseMost);
         } else {
             again(*at, end == OfferEnd::Failed ? handler_pause(at->second.tries++) : kNoRoomAgain);
         }
@@ -75,7 +84,9 @@ public:
             at->second.state = State::Open;
             at->second.homeless = false;
             ++open_;
-            made(key, make_(key, at->second.tries + 1 >= kHandlerTriesMax));
+            const Chance chance{at->second.tries + 1 >= kHandlerTriesMax,
+                                at->second.misses >= kMissesMax};
+            made(key, make_(key, chance));
         }
         running_ = false;
     }
@@ -99,10 +110,12 @@ public:
     }
 
 private:
+    static constexpr unsigned kMissesMax = 12;  // at 5 min each, an hour
     enum class State : std::uint8_t { InLine, Open, Pausing };
     struct Offer {
         State state = State::InLine;
         unsigned tries = 0;     // handlers that failed
+        unsigned misses = 0;    // times that it was NotHere
         bool homeless = false;  // NotHere, when it was made last
         Time until = 0;         // Pausing
     };
@@ -116,6 +129,7 @@ private:
         if (how == Offered::Nothing) return forget(key);
         --open_;
         at->second.homeless = true;
+        if (at->second.misses < kMissesMax) ++at->second.misses;
         again(*at, kHandlerPauseMost);
     }
     void again(typename Known::value_type& offer, Time pause) {

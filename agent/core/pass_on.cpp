@@ -128,6 +128,14 @@ PeerCall Units::call_of_peer(Handle gateway, const std::string& node) {
     return call;
 }
 
+Units::PeerOp Units::op_of_peer(Handle gateway, const std::string& node) const {
+    PeerOp op;
+    op.gateway = gateway;
+    op.node = node;
+    op.incarnation = peers_.incarnation_of(node);
+    return op;
+}
+
 void Units::ask_node(Unit& unit, Mail mail, Handle gateway, To to) {
     PeerCall call = call_of_peer(gateway, unit.owner);
     call.class_name = class_name(unit);
@@ -146,12 +154,10 @@ void Units::ask_node(Unit& unit, Mail mail, Handle gateway, To to) {
         call.origin.http = message->kind == EventKind::Http;
         call.origin.last = message->last;
     }
-    PeerOp op;
+    PeerOp op = op_of_peer(gateway, unit.owner);
     op.unit = unit.id;
     op.waiting = std::move(mail.waiting);
     op.held = std::move(mail.held);
-    op.gateway = gateway;
-    op.node = unit.owner;
     op.chosen = to == To::Chosen;
     ++unit.peer_calls;
     ++env_.stats.passed_on;
@@ -175,12 +181,26 @@ void Units::peers_of_gateway_gone(Handle gateway) {
     std::vector<OpId> ended;
     for (const auto& [id, op] : peer_ops_)
         if (op.gateway == gateway) ended.push_back(id);
-    std::sort(ended.begin(), ended.end());  // the map's order is nobody's business
-    for (const OpId id : ended) {
-        PeerOp op = std::move(peer_ops_.at(id));
-        peer_ops_.erase(id);
+    end_unknown(std::move(ended), "the gateway that asked it ended");
+}
+
+// A node that stands still takes connections and never answers: nobody waits for it longer than for its lease.
+void Units::peers_of_dead_nodes_gone() {
+    std::vector<OpId> ended;
+    for (const auto& [id, op] : peer_ops_)
+        if (peers_.standing(op.node, op.incarnation) == Peers::Standing::Gone) ended.push_back(id);
+    end_unknown(std::move(ended), "its lease has run out");
+}
+
+void Units::end_unknown(std::vector<OpId> ids, const std::string& why) {
+    std::sort(ids.begin(), ids.end());  // the map's order is nobody's business
+    for (const OpId id : ids) {
+        const auto it = peer_ops_.find(id);
+        if (it == peer_ops_.end()) continue;  // the end of another one took it along
+        PeerOp op = std::move(it->second);
+        peer_ops_.erase(it);
         ReplyOut reply;
-        reply.text = "the gateway that asked it ended";
+        reply.text = why;
         peer_ended(std::move(op), PeerOutcome::Unknown, std::move(reply));
     }
 }
@@ -278,6 +298,7 @@ void Units::peer_asks(const RequestIn& request) {
                                               origin.source,
                                               origin.n,
                                               origin.last,
+                                              false,
                                               from};
             break;
         case PeerAsk::Settled:
@@ -323,9 +344,7 @@ void Units::settle_at_owner(const Unit& receiver, const std::string& source, std
     call.origin.ask = PeerAsk::Settled;
     call.origin.source = source;
     call.origin.n = n;
-    PeerOp op;
-    op.gateway = gateway;
-    op.node = receiver.owner;
+    PeerOp op = op_of_peer(gateway, receiver.owner);
     peer_ops_.emplace(call.op, std::move(op));
     supervision_.told(gateway);
     env_.emit(std::move(call));

@@ -57,6 +57,11 @@ public:
     void look(const std::string& node, std::uint64_t incarnation);
     // host:port; empty: not known.
     [[nodiscard]] std::string address_of(const std::string& node) const;
+    // As far as its record is known; 0: not.
+    [[nodiscard]] std::uint64_t incarnation_of(const std::string& node) const {
+        const auto it = peers_.find(node);
+        return it == peers_.end() ? 0 : it->second.record.incarnation;
+    }
     // It has not renewed for as long as its lease lasts: nothing is given to it.
     [[nodiscard]] bool is_silent(const std::string& node) const;
     [[nodiscard]] const std::map<std::string, Peer>& all() const { return peers_; }

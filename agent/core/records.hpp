@@ -72,6 +72,8 @@ struct LogEntry {
     std::vector<std::pair<std::string, std::uint64_t>> applied;
     std::vector<OutboxItem> outbox;
     std::vector<std::pair<std::string, std::uint64_t>> outbox_done;
+    // Marks that nobody asks for any more: their sources have stored that these messages are done.
+    std::vector<std::pair<std::string, std::uint64_t>> settled = {};
     std::uint64_t sealed_incarnation = 0;  // Seal: the incarnation it fences, 0 = none
     std::string sealed_node;               // and whose: incarnations count per node
 };

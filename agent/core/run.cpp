@@ -1,5 +1,6 @@
 // Where a unit lives and how its events run (part of Units).
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "abi/base/check.hpp"
@@ -14,6 +15,8 @@ constexpr std::size_t kSendsMax = 32;  // messages of one event (guest ABI v1)
 constexpr std::size_t kSocketTargetsMax = 1024;
 constexpr std::uint16_t kAttemptsMax = 16;  // deliveries of one event, whatever ended them
 constexpr std::uint32_t kRetryAfterMs = 1000;
+// How often the oldest open request is looked at: lost ones are so after minutes.
+constexpr Time kAnswersLook = 10 * kSecond;
 }  // namespace
 
 void Units::want_place(Unit& unit) {
@@ -28,10 +31,25 @@ void Units::want_place(Unit& unit) {
     placer_->ask(unit.id, unit.key, class_name(unit));
 }
 
-// A runtime that is there and stays. Those that retire have successors, which are waited for.
+// A runtime that is there and stays. Those that retire have successors, and one that is being ended starts again: both are
+// waited for.
 bool Units::any_runtime_takes() const {
-    return std::any_of(
-        runtimes_.begin(), runtimes_.end(), [](const auto& one) { return !one.second.retiring; });
+    const std::vector<Handle> serving = supervision_.serving(Kind::Runtime);
+    return std::any_of(serving.begin(), serving.end(), [this](Handle handle) {
+        const auto it = runtimes_.find(handle);
+        return it != runtimes_.end() && !it->second.retiring;
+    });
+}
+
+// None will start again by itself: who waits for one is told so.
+void Units::no_runtime_left() {
+    std::vector<UnitId> waiting;
+    for (const auto& [id, unit] : units_)
+        if (unit->has_work() && !unit->runtime.valid()) waiting.push_back(id);
+    std::sort(waiting.begin(), waiting.end());  // the map's order is nobody's business
+    for (const UnitId id : waiting) {
+        if (Unit* unit = unit_of(id)) want_place(*unit);
+    }
 }
 
 std::vector<Candidate> Units::offer() {
@@ -110,7 +128,7 @@ void Units::feed(Handle runtime) {
 void Units::send_drops(Handle runtime, RuntimeLoad& load) {
     while (load.inflight < env_.config.limits.runtime_inflight && !load.drops.empty()) {
         const OpId op = env_.new_op();
-        runtime_ops_.emplace(op, RuntimeOp{0, runtime, RuntimeAsk::Drop, 0, 0});
+        runtime_ops_.emplace(op, RuntimeOp{0, runtime, RuntimeAsk::Drop, 0, 0, env_.now});
         ++load.inflight;
         supervision_.opened(runtime);
         env_.emit(Drop{runtime, op, load.drops.front()});
@@ -122,8 +140,8 @@ OpId Units::open_runtime_op(Unit& unit, RuntimeAsk ask) {
     HF_CHECK(unit.runtime_op == 0, "a unit has one request open at its runtime");
     const OpId op = env_.new_op();
     unit.runtime_op = op;
-    runtime_ops_.emplace(op,
-                         RuntimeOp{unit.id, unit.runtime, ask, unit.activation, unit.class_index});
+    runtime_ops_.emplace(
+        op, RuntimeOp{unit.id, unit.runtime, ask, unit.activation, unit.class_index, env_.now});
     RuntimeLoad& load = runtimes_.at(unit.runtime);
     ++load.inflight;
     load.ready.take_place(unit.class_index);
@@ -184,6 +202,7 @@ void Units::send_next(Unit& unit) {
     if (unit.mailbox.empty()) return;
     // While it stood in line the event before it may have met its deadline: another one is first now.
     if (front_needs_no_run(unit)) return pump(unit);
+    announce_restart(unit);
     Mail mail = std::move(unit.mailbox.front());
     unit.mailbox.pop_front();
     unit.mailbox_bytes -= mail.waiting.bytes;
@@ -259,21 +278,58 @@ std::string Units::broken_bound(const Unit& unit, const DeliveredIn& event) cons
     if (event.reply_attached != nullptr) {
         if (kind_of(unit.running->waiting.origin) != EventKind::Http)
             return "an event that is no request was answered with a large body";
-        if (event.reply_attached->bytes() > env_.config.classes[unit.class_index].body_bytes_max)
-            return "an answer larger than its class's body_max was given";
     }
     return "";
 }
 
-// True: the answer's large body finds no room. The event did not happen then, and the memory that says so goes.
-bool Units::lacks_room(Unit& unit, DeliveredIn& event) {
-    if (event.status != DeliverStatus::Ok || event.reply_attached == nullptr) return false;
-    std::string why = bulk_.no_room_for(event.reply_attached->bytes());
+// What an event that ended well may not leave all the same. It did not happen then, and the memory that says so goes. True:
+// it is the node that is full.
+bool Units::may_not_leave(Unit& unit, const Mail& mail, DeliveredIn& event) {
+    if (event.status != DeliverStatus::Ok) return false;
+    // Nobody hears the answer to a request that was accepted for later, or comes too late.
+    if (!std::holds_alternative<FromRequest>(mail.waiting.origin) || mail.waiting.answered)
+        event.reply_attached = nullptr;
+    std::string full;
+    std::string why = full_outbox(unit, event);
+    if (why.empty() && event.reply_attached != nullptr) {
+        // A runtime of other limits, during their change, may allow more than the class does: no reason to end it.
+        const std::uint64_t bytes = event.reply_attached->bytes();
+        const std::uint64_t most = env_.config.classes[unit.class_index].body_bytes_max;
+        if (bytes > most)
+            why = "limit body_max: " + std::to_string(most) + " allowed, " + std::to_string(bytes) +
+                  " asked for";
+        else
+            why = full = bulk_.no_room_for(bytes);
+    }
     if (why.empty()) return false;
     event.status = DeliverStatus::Limit;
     event.error = std::move(why);
     go_cold(unit, true);
-    return true;
+    return !full.empty();
+}
+
+// The bound of messages that are not applied yet which this event would pass; empty: none. Its receivers do not take what
+// it sends.
+std::string Units::full_outbox(const Unit& unit, const DeliveredIn& event) const {
+    if (event.sends.empty()) return "";
+    std::size_t count = unit.stored.outbox.size() + event.sends.size();
+    std::size_t bytes = unit.stored.outbox_bytes;
+    for (const MessageWish& send : event.sends)
+        bytes += outbox_cost(send.target, send.method, send.payload);
+    for (const PendingEntry& pending : unit.pending) {
+        if (pending.entry.kind != EntryKind::Changes) continue;
+        count += pending.entry.outbox.size();
+        for (const OutboxItem& item : pending.entry.outbox)
+            bytes += outbox_cost(item.target, item.method, item.payload);
+    }
+    const Limits& limits = env_.config.limits;
+    if (count > limits.outbox_messages)
+        return "limit outbox_messages: " + std::to_string(limits.outbox_messages) +
+               " messages of this actor are not applied yet";
+    if (bytes > limits.outbox_bytes)
+        return "limit outbox_bytes: the messages of this actor that are not applied yet take " +
+               std::to_string(limits.outbox_bytes) + " bytes";
+    return "";
 }
 
 // The entry that an event which ended well adds to the log, empty when it changed nothing.
@@ -318,16 +374,7 @@ void Units::delivered(DeliveredIn& event) {
     Mail mail = std::move(*unit->running);
     unit->running.reset();
     if (stop) stop_ended(*unit, mail);
-    if (event.status == DeliverStatus::Ok && !event.sends.empty() &&
-        unit->stored.outbox.size() + event.sends.size() > env_.config.limits.outbox_messages) {
-        // Its receivers do not take what it sends: the event did not happen, and the memory that says so goes.
-        event.status = DeliverStatus::Limit;
-        event.error =
-            "limit outbox_messages: " + std::to_string(env_.config.limits.outbox_messages) +
-            " messages of this actor are not applied yet";
-        go_cold(*unit, true);
-    }
-    const bool busy = lacks_room(*unit, event);
+    const bool busy = may_not_leave(*unit, mail, event);
     ReplyOut reply;
     reply.reason = ReplyReason::ActorFailed;
     switch (event.status) {
@@ -355,7 +402,7 @@ void Units::delivered(DeliveredIn& event) {
 // A message whose handler has failed as often as it may is marked all the same: its sender's later ones go on.
 void Units::give_up(Unit& unit, const Mail& mail, ReplyOut& reply) {
     const auto* message = std::get_if<FromMessage>(&mail.waiting.origin);
-    if (message == nullptr || !message->last) return;
+    if (message == nullptr || !message->last || unit.hold != Hold::Serving) return;
     bury({message->source, message->n, full_name(unit), "", mail.event, reply.text, 0});
     LogEntry part;
     part.applied.emplace_back(message->source, message->n);
@@ -374,15 +421,25 @@ ReplyOut Units::reply_of(const Mail& mail, DeliveredIn& event) {
     reply.status = event.reply_status;
     reply.headers = std::move(event.reply_headers);
     reply.body = std::move(event.reply_body);
-    // Nobody else hears it.
-    if (std::holds_alternative<FromRequest>(mail.waiting.origin))
-        reply.attached = std::move(event.reply_attached);
+    reply.attached = std::move(event.reply_attached);
     return reply;
 }
 
 void Units::dropped(const DroppedIn& event) {
     RuntimeOp was;
     if (end_runtime_op(event.op, event.from, RuntimeAsk::Drop, 0, was)) feed(event.from);
+}
+
+// One that a runtime never answers while it answers others is seen by no other watchdog, and its actor would wait for ever.
+void Units::watch_answers() {
+    if (runtime_ops_.empty() || env_.now < answers_look_) return;
+    answers_look_ = env_.now + kAnswersLook;
+    std::set<Handle> losers;  // in their order, not the map's
+    for (const auto& [op, ask] : runtime_ops_)
+        if (env_.now - ask.since >= supervision_.lost_after()) losers.insert(ask.runtime);
+    for (const Handle runtime : losers)
+        supervision_.answered_badly(
+            runtime, "stalled: it answers others, and one request stays unanswered", true);
 }
 
 // An in-flight event goes back to the front: nothing of what it did is visible, so it may run again.
@@ -407,15 +464,39 @@ void Units::requeue_running(Unit& unit) {
         return put_output(unit, mail, std::move(reply));
     }
     if (poison || mail.attempt > kAttemptsMax || mail.waiting.answered) {
-        if (poison) ++env_.stats.poisoned;
+        if (poison) mark_poison(mail);
         ReplyOut reply;
         reply.reason = ReplyReason::ActorFailed;
         reply.text = poison ? "the event ended the runtime three times and is not tried again"
                             : "the event was tried as often as allowed";
+        give_up(unit, mail, reply);
         return put_output(unit, mail, std::move(reply));
     }
     unit.mailbox_bytes += mail.waiting.bytes;
     unit.mailbox.push_front(std::move(mail));
+}
+
+// Whoever would offer it again does not do so at the pace of a handler that fails.
+void Units::mark_poison(Mail& mail) {
+    ++env_.stats.poisoned;
+    if (auto* message = std::get_if<FromMessage>(&mail.waiting.origin)) message->poison = true;
+    if (auto* alarm = std::get_if<FromAlarm>(&mail.waiting.origin)) alarm->poison = true;
+}
+
+// A runtime died of a fault in what it was asked for this unit: its event, its base or its load.
+void Units::blame(Unit& unit) {
+    const auto once_more = [](std::uint8_t& deaths) {
+        if (deaths < kPoisonDeaths) ++deaths;
+        return deaths == kPoisonDeaths;
+    };
+    if (unit.running) {
+        const bool stop = std::holds_alternative<FromStop>(unit.running->waiting.origin);
+        ++(stop ? unit.stop_deaths : unit.running->deaths);
+    } else if (unit.memory == Memory::Resident) {
+        if (once_more(unit.base_deaths)) unit.no_base_until = env_.now + kHandlerPauseMost;
+    } else if (once_more(unit.load_deaths)) {
+        unit.no_load_until = env_.now + kHandlerPauseMost;
+    }
 }
 
 void Units::runtime_serving(Handle runtime) {
@@ -465,10 +546,7 @@ void Units::runtime_gone(const Gone& gone) {
     std::sort(there.begin(), there.end());
     for (const UnitId id : there) {
         Unit& unit = *unit_of(id);
-        if (unit.running && gone.by_fault && gone.current != 0 && unit.runtime_op == gone.current)
-            ++(std::holds_alternative<FromStop>(unit.running->waiting.origin)
-                   ? unit.stop_deaths
-                   : unit.running->deaths);
+        if (gone.by_fault && gone.current != 0 && unit.runtime_op == gone.current) blame(unit);
         lose_memory(unit, false);
     }
     // Only now: what is given up here may let another event in, to a unit that was there as well.

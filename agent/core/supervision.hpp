@@ -145,6 +145,11 @@ public:
     void closed(Handle handle);
     // A gateway was sent an answer, which it ought to read.
     void told(Handle handle);
+    // After so long a request without an answer is lost, whatever else was answered meanwhile. A runtime may have all its places
+    // taken by handlers that run as long as they may, one after the other.
+    [[nodiscard]] Time lost_after() const {
+        return env_.config.limits.runtime_inflight * stall_limit(Kind::Runtime);
+    }
     // Clients wait at the node's door.
     void knocked();
     // There is a gateway, and nothing says that it may hang: a knock would be news.

@@ -85,6 +85,8 @@ struct Limits {
     std::size_t units_max = 100'000;     // units known at once; idle ones are forgotten beyond
     std::size_t sockets_max = 20'000;    // WebSockets of all gateways: of one and its successor
     std::size_t outbox_messages = 1024;  // of one unit, sent and not applied yet
+    std::size_t outbox_bytes =
+        2U << 20U;  // and their bytes: with state and marks a base holds them
     // Requests accepted for later and not applied yet; all of them are in memory too.
     std::size_t journal_events = 65'536;
     std::size_t journal_bytes = 64U << 20U;

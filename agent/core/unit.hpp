@@ -69,12 +69,14 @@ struct FromMessage {
     EventKind kind = EventKind::Call;  // Http: a request out of the journal
     std::string source;                // the sending unit, or the journal's stream
     std::uint64_t n = 0;
-    bool last = false;  // the last try: a handler that fails again has had its chance
+    bool last = false;    // the last try: a handler that fails again has had its chance
+    bool poison = false;  // this try ended kPoisonDeaths runtimes
     std::optional<FromPeer> peer = std::nullopt;  // the source is another node's
 };
 struct FromAlarm {
     std::int64_t due_ms = 0;
     std::uint64_t nonce = 0;
+    bool poison = false;  // as above
 };
 // From nobody: the unit has a new owner, or its old one started again.
 struct FromRestart {};
@@ -203,7 +205,10 @@ struct Unit {
     // What those say that are not stored yet, for the decisions of later events.
     std::optional<EntryAlarm> alarm;               // as the last event left it
     std::map<std::string, std::uint64_t> applied;  // marks not stored yet
-    std::optional<Hint> outbox_hint;               // announces the outbox to whoever starts next
+    // Marks that nobody asks for any more, while no stored entry says so: without that each load would bring them back, until
+    // no new sender finds room. As many as there may be marks.
+    std::map<std::string, std::uint64_t> settled_marks;
+    std::optional<Hint> outbox_hint;  // announces the outbox to whoever starts next
     // By target the number of the message that is offered; one for each at once, so that they are applied in order. Over
     // once it is stored that it is done: until then Units::messages_ knows no more of it.
     std::map<std::string, std::uint64_t> offers;
@@ -256,6 +261,12 @@ struct Unit {
     bool stop_counted = false;          // in Units::stops_open_
     bool release_after = false;         // hold_idle has passed while it was leaving
     std::uint8_t stop_deaths = 0;       // runtimes that died of a fault in its Stop
+    // Runtimes that died of a fault while they loaded it, and while they wrote its base; kPoisonDeaths at most. Then it is not
+    // loaded, or goes on without a base, until the times below.
+    std::uint8_t load_deaths = 0;
+    std::uint8_t base_deaths = 0;
+    Time no_load_until = 0;
+    Time no_base_until = 0;
     Time room_by = 0;  // until then a place is waited for that a Stop makes free; 0: it has one
     std::list<UnitId>::iterator warm_position;  // in Units::warm_, while it has a runtime
     Time warm_since = 0;

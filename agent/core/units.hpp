@@ -108,6 +108,7 @@ public:
     void runtime_serving(Handle runtime);
     void runtime_retiring(Handle runtime);
     void runtime_gone(const Gone& gone);
+    void no_runtime_left();
 
     void tick();
     // To be called at the end of each step.
@@ -160,6 +161,7 @@ private:
         RuntimeAsk ask = RuntimeAsk::Drop;
         std::uint64_t activation = 0;
         std::size_t class_index = 0;  // but of a Drop, which is nobody's any more
+        Time since = 0;
     };
 
     // An event that was passed on to the node that holds its actor.
@@ -169,6 +171,7 @@ private:
         Bulk::Held held;  // its large body
         Handle gateway;
         std::string node;
+        std::uint64_t incarnation = 0;  // of the node, as it was known
         bool chosen = false;  // it is not known to hold the unit: it was chosen to take it
         std::optional<Hint> alarm = std::nullopt;  // it is to arm this one
     };
@@ -208,6 +211,9 @@ private:
     void close_sockets(Unit& unit);
     void peer_ended(PeerOp op, PeerOutcome outcome, ReplyOut reply);
     void peers_of_gateway_gone(Handle gateway);
+    void peers_of_dead_nodes_gone();
+    void end_unknown(std::vector<OpId> ids, const std::string& why);
+    [[nodiscard]] PeerOp op_of_peer(Handle gateway, const std::string& node) const;
     [[nodiscard]] bool peer_deadline_passed(const DeadlineEntry& entry);
     void peer_asks(const RequestIn& request);
     void answer_peer(const FromPeer& peer, ReplyOut reply);
@@ -257,9 +263,12 @@ private:
 
     // messages.cpp
     void offer_messages(Unit& unit);
-    [[nodiscard]] Offered offer_message(UnitId sender, const std::string& target, bool last);
+    [[nodiscard]] Offered offer_message(UnitId sender,
+                                        const std::string& target,
+                                        const Chance& chance);
     void forget_offers(Unit& unit);
     void message_ended(Unit& receiver, const FromMessage& message, const ReplyOut& reply);
+    [[nodiscard]] static OfferEnd offer_end(const FromMessage& message, const ReplyOut& reply);
     void message_done(Unit& sender, const std::string& target, std::uint64_t n);
     void put_done(Unit& unit);
     void messages_settled(Unit& sender, const LogEntry& stored);
@@ -267,6 +276,9 @@ private:
                    const std::string& actor,
                    const std::string& source,
                    std::uint64_t n);
+    void say_settled(const Unit& unit, LogEntry& entry) const;
+    static void settled_stored(Unit& unit, LogEntry& stored);
+    void put_settled(Unit& unit);
     [[nodiscard]] bool applied_already(const Unit& unit, const FromMessage& message) const;
     [[nodiscard]] bool room_for_mark(const Unit& unit, const FromMessage& message) const;
     void bury(DeadLetter letter);
@@ -346,15 +358,19 @@ private:
         OpId op, Handle from, RuntimeAsk ask, std::uint64_t activation, RuntimeOp& was);
     void send_resume(Unit& unit);
     [[nodiscard]] std::string broken_bound(const Unit& unit, const DeliveredIn& event) const;
-    [[nodiscard]] bool lacks_room(Unit& unit, DeliveredIn& event);
+    [[nodiscard]] bool may_not_leave(Unit& unit, const Mail& mail, DeliveredIn& event);
+    [[nodiscard]] std::string full_outbox(const Unit& unit, const DeliveredIn& event) const;
     [[nodiscard]] LogEntry entry_of(Unit& unit, const Mail& mail, DeliveredIn& event);
     [[nodiscard]] static ReplyOut reply_of(const Mail& mail, DeliveredIn& event);
     void give_up(Unit& unit, const Mail& mail, ReplyOut& reply);
+    void mark_poison(Mail& mail);
+    void blame(Unit& unit);
     void put_output(Unit& unit,
                     const Mail& mail,
                     ReplyOut reply,
                     std::vector<SocketWish> sockets = {});
     void requeue_running(Unit& unit);
+    void watch_answers();
 
     // leave.cpp
     void leave_runtime(Unit& unit, bool tell_runtime);
@@ -435,6 +451,7 @@ private:
     std::unordered_map<std::string, UnitId> by_key_;
     std::map<Handle, RuntimeLoad> runtimes_;
     std::unordered_map<OpId, RuntimeOp> runtime_ops_;
+    Time answers_look_ = 0;   // the next one at the oldest of them
     std::list<UnitId> idle_;  // least recently active first
     DeadlineList deadlines_;  // ascending
     UnitId last_unit_ = 0;

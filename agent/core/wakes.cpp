@@ -19,10 +19,12 @@ Alarms::Visit Units::visit(const Hint& hint) {
     Mail mail;
     mail.waiting.origin = FromAlarm{hint.due_ms, hint.nonce};
     mail.event = alarm_event(hint.nonce, hint.due_ms, hint.attempt);
+    if (no_room_for(mail)) return Alarms::Visit::NodeFull;
     const auto refusal = admit(name->group, name->name, std::move(mail));
     if (!refusal) return Alarms::Visit::Taken;
-    return refusal->reason == ReplyReason::UnknownClass ? Alarms::Visit::NotHere
-                                                        : Alarms::Visit::NoRoom;
+    if (refusal->reason == ReplyReason::UnknownClass) return Alarms::Visit::NotHere;
+    // Its own mailbox is full, or the node knows as many units as it may.
+    return unit_named(hint.unit) != nullptr ? Alarms::Visit::NoRoom : Alarms::Visit::NodeFull;
 }
 
 // The shards of the index are divided among the nodes that live, without a word between them.
@@ -42,6 +44,7 @@ void Units::visit_ended(Unit& unit, const FromAlarm& alarm, const ReplyOut& repl
             break;
         case ReplyReason::ActorFailed:
         case ReplyReason::ActorLimit:
+            if (alarm.poison) return alarms_.ended(unit.key, alarm.nonce, Alarms::End::Poisoned);
             return alarms_.ended(unit.key, alarm.nonce, Alarms::End::Failed);
         default:
             return alarms_.ended(unit.key, alarm.nonce, Alarms::End::Refused);
@@ -102,9 +105,10 @@ void Units::alarm_stored(Unit& unit, const std::optional<EntryAlarm>& before) {
     erase_hint(*std::exchange(unit.outbox_hint, std::nullopt));
 }
 
-// The first event under a new owner says so: what the actor wrote down of connections and the like is of before.
+// The first event under a new owner says so: what the actor wrote down of connections and the like is of before. Only before
+// another one: nobody is brought into memory for it.
 void Units::announce_restart(Unit& unit) {
-    if (!unit.has_work() || !std::exchange(unit.restored, false)) return;
+    if (unit.mailbox.empty() || !std::exchange(unit.restored, false)) return;
     Mail& mail = unit.mailbox.emplace_front();
     mail.waiting.origin = FromRestart{};
     mail.waiting.event = ++last_event_;

@@ -65,6 +65,33 @@ TEST_CASE("a_runtime_that_only_claims_progress_is_ended_at_the_tenth_limit") {
     CHECK(rig.all<Kill>()[0].second.dump);
 }
 
+TEST_CASE("a_runtime_that_never_answers_one_request_is_found_although_it_answers_others") {
+    Config config = small_config();
+    config.limits.runtime_inflight = 8;
+    Rig rig(config);
+    bool lose = true;
+    rig.hook = [&](const Action& action) {
+        const auto* deliver = std::get_if<Deliver>(&action);
+        return deliver != nullptr && deliver->event == Bytes{66} && std::exchange(lose, false);
+    };
+    const Handle first = rig.serving(Kind::Runtime);
+    const auto lost = rig.ask("a", rig.now + 3600 * kSecond, {66});
+    // The limit of one is 7 s, and eight may stand before it.
+    for (int second = 0; second < 50; ++second) {
+        rig.ask("b", rig.now + kSecond);
+        rig.run_for(kSecond);
+    }
+    CHECK(rig.serving(Kind::Runtime) == first);
+    CHECK(rig.reply(lost) == nullptr);
+    for (int second = 0; second < 20; ++second) {
+        rig.ask("b", rig.now + kSecond);
+        rig.run_for(kSecond);
+    }
+    CHECK(rig.serving(Kind::Runtime) != first);
+    REQUIRE(rig.reply(lost) != nullptr);
+    CHECK(rig.reply(lost)->reason == ReplyReason::Ok);
+}
+
 TEST_CASE("a_storage_that_hangs_is_found_although_it_answers_what_nobody_asked") {
     Rig rig;
     const Handle storage = rig.serving(Kind::Storage);

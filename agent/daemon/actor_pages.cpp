@@ -78,7 +78,7 @@ json Daemon::actor_json(const core::Unit& unit) const {
     const auto* instance = core_->supervision().find(unit.runtime);
     // Where it lives, else where it would: during a deploy both versions run.
     const ModuleTable& table =
-        instance == nullptr ? served() : table_named(instance->build.modules);
+        instance == nullptr ? served() : table_named(instance->build.modules).modules;
     const auto module = table.find(class_name);
     const bool serving = unit.hold == core::Hold::Serving;
     // Not held here, and known to be held by another node when it was looked for last.
@@ -91,7 +91,10 @@ json Daemon::actor_json(const core::Unit& unit) const {
         {"class", class_name},
         {"name", as_text_json(unit.name)},
         {"state", state},
-        {"node", elsewhere ? json(unit.owner) : serving ? json(config_.node.id) : json(nullptr)},
+        {"node",
+         elsewhere ? json(unit.owner)
+         : serving ? json(config_.node.id)
+                   : json(nullptr)},
         {"module", module == table.end() ? json(nullptr) : json(shown(module->second.wasm_sha256))},
         {"epoch", unit.epoch},
         {"seq", unit.next_seq == 0 ? 0 : unit.next_seq - 1},

@@ -85,10 +85,10 @@ std::string Daemon::module_shown(const std::string& class_name, const std::strin
 }
 
 void Daemon::build_next_module() {
-    ModuleTable& table = tables_[""];
+    ModuleTable& table = tables_[""].modules;
     if (table.size() == to_build_.size()) {
         started_serving_ = true;
-        noted_ = table;
+        noted_ = tables_[""] = runtime_table(table, config_);
         trim_modules();
         tell_clock();
         step(journal_->take_content());
@@ -106,7 +106,7 @@ void Daemon::build_next_module() {
                                         " is not used: " + entry.error().message);
                          return finish(1);
                      }
-                     tables_[""][name] = *entry;
+                     tables_[""].modules[name] = *entry;
                      build_next_module();
                  }});
 }

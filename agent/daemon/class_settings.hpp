@@ -3,17 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "agent/config/config.hpp"
 #include "agent/core/types.hpp"
+#include "agent/daemon/deployments.hpp"
 
 namespace hf::daemon {
 
 // The class of that name as the file has it, else one with the defaults.
 [[nodiscard]] config::ClassConfig class_in(const config::Config& config, const std::string& name);
-
-[[nodiscard]] core::ClassSpec class_spec(const config::ClassConfig& settings);
 
 // What a runtime is told; other limits are another build of it.
 struct ModuleLimits {
@@ -24,7 +24,23 @@ struct ModuleLimits {
     std::uint64_t body_bytes_max = 0;
     // Two that differ have different texts.
     [[nodiscard]] std::string text() const;
+    friend bool operator==(const ModuleLimits&, const ModuleLimits&) = default;
 };
 [[nodiscard]] ModuleLimits module_limits(const config::ClassConfig& settings);
+
+// Of what a runtime knows as well, the core goes by what that was told: a roll-back may have taken it back to other limits
+// than the file's.
+[[nodiscard]] core::ClassSpec class_spec(const config::ClassConfig& settings,
+                                         const ModuleLimits& limits);
+
+// All that a runtime is told of its classes.
+struct RuntimeTable {
+    ModuleTable modules;
+    std::map<std::string, ModuleLimits> limits;  // of the same classes
+    // Two that differ have different ids.
+    [[nodiscard]] std::string id() const;
+    friend bool operator==(const RuntimeTable&, const RuntimeTable&) = default;
+};
+[[nodiscard]] RuntimeTable runtime_table(ModuleTable modules, const config::Config& config);
 
 }  // namespace hf::daemon

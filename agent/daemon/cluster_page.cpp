@@ -63,6 +63,13 @@ json Daemon::lease_json() const {
         nodes.push_back(std::move(other));
     }
     out["nodes"] = std::move(nodes);
+    const core::Drain& drain = core_->units().drain();
+    const core::Drain::Left& left = drain.left();
+    out["drain"] = {{"state", core::drain_state_name(drain.state())},
+                    {"actors", left.held},
+                    {"alarms", left.alarms},
+                    {"requests", left.journal},
+                    {"under_way", drain.under_way()}};
     return out;
 }
 

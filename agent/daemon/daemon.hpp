@@ -21,6 +21,7 @@
 #include "agent/control/data_lock.hpp"
 #include "agent/core/core.hpp"
 #include "agent/daemon/builds.hpp"
+#include "agent/daemon/class_settings.hpp"
 #include "agent/daemon/deployments.hpp"
 #include "agent/daemon/setup.hpp"
 #include "agent/daemon/slept.hpp"
@@ -95,8 +96,9 @@ private:
                       std::optional<control::Responder> responder,
                       std::function<void(const core::CommandDone&)> done);
     [[nodiscard]] const core::Build* runtime_build() const;
-    [[nodiscard]] const ModuleTable& table_named(const std::string& id) const;
-    [[nodiscard]] const ModuleTable& served() const;
+    [[nodiscard]] const RuntimeTable& table_named(const std::string& id) const;
+    [[nodiscard]] const RuntimeTable& served_table() const;
+    [[nodiscard]] const ModuleTable& served() const { return served_table().modules; }
     [[nodiscard]] Result<void> note_modules();
     void trim_modules();
     [[nodiscard]] const std::string* why_busy() const;
@@ -215,8 +217,8 @@ private:
     Deployments deployments_;
     std::map<std::string, std::string> file_wasm_;  // by class: sha256 of what agent.toml names
     std::vector<std::pair<std::string, std::string>> to_build_;  // class and sha256, at the start
-    std::map<std::string, ModuleTable> tables_;
-    ModuleTable noted_;  // what runs as far as deployments_ knows
+    std::map<std::string, RuntimeTable> tables_;
+    RuntimeTable noted_;  // what runs as far as deployments_ and the core know
     std::optional<BuildJob> building_;
     std::unique_ptr<process::Process> builder_;
     UniqueFd builder_output_;
@@ -251,8 +253,7 @@ private:
         std::vector<Changed> changed = {};
         std::vector<PolicyChange> policies = {};
         std::size_t policies_done = 0;  // of them, those that run as the file says
-        bool with_runtime = false;
-        std::string table = {};  // the runtime's table under the new limits; empty: they stay
+        bool with_runtime = false;      // it runs under other limits than the file's
     };
     std::optional<Reload> reload_;
     struct LastReload {

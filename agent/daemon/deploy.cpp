@@ -7,7 +7,6 @@
 
 #include "abi/base/check.hpp"
 #include "abi/base/clock.hpp"
-#include "agent/daemon/class_settings.hpp"
 #include "agent/daemon/daemon.hpp"
 #include "agent/daemon/requests.hpp"
 #include "agent/log/log.hpp"
@@ -26,20 +25,21 @@ const core::Build* Daemon::runtime_build() const {
     return nullptr;
 }
 
-const ModuleTable& Daemon::table_named(const std::string& id) const {
-    static const ModuleTable kNone;
+const RuntimeTable& Daemon::table_named(const std::string& id) const {
+    static const RuntimeTable kNone;
     const auto found = tables_.find(id);
     return found == tables_.end() ? kNone : found->second;
 }
 
-const ModuleTable& Daemon::served() const {
+const RuntimeTable& Daemon::served_table() const {
     const core::Build* build = runtime_build();
     return table_named(build == nullptr ? "" : build->modules);
 }
 
 std::vector<core::ClassSpec> Daemon::class_specs(const config::Config& config) const {
     std::vector<core::ClassSpec> out;
-    for (const auto& [name, entry] : served()) out.push_back(class_spec(class_in(config, name)));
+    for (const auto& [name, limits] : served_table().limits)
+        out.push_back(class_spec(class_in(config, name), limits));
     return out;
 }
 
@@ -198,13 +198,10 @@ void Daemon::swap_modules(ModuleTable table,
                           std::optional<control::Responder> responder,
                           std::function<void(const core::CommandDone&)> done) {
     core::Build build = *runtime_build();
-    const config::Config& limits = reload_ ? reload_->config : config_;
-    std::string besides;
-    for (const auto& [name, entry] : table) besides += module_limits(class_in(limits, name)).text();
-    build.modules = table_id(table, besides);
-    if (reload_) reload_->table = build.modules;
+    RuntimeTable told = runtime_table(std::move(table), reload_ ? reload_->config : config_);
+    build.modules = told.id();
     ++last_command_;
-    tables_[build.modules] = std::move(table);
+    tables_[build.modules] = std::move(told);
     std::string slot;
     for (const auto& one : core_->supervision().slots())
         if (one.spec.kind == core::Kind::Runtime) slot = one.spec.name;
@@ -212,20 +209,21 @@ void Daemon::swap_modules(ModuleTable table,
     step(core::SwapCommand{last_command_, slot, std::move(build)});
 }
 
-// Writes down what the runtime serves now if that is not what was written before, and tells the core of its classes.
+// Writes down what the runtime serves now if that is not what was written before, and tells the core of its classes and
+// their limits.
 Result<void> Daemon::note_modules() {
-    const ModuleTable& now = served();
+    const RuntimeTable& now = served_table();
     if (now == noted_) return deployments_.save();
     const auto wasm_in = [](const ModuleTable& table, const std::string& name) {
         const auto found = table.find(name);
         return found == table.end() ? std::string() : found->second.wasm_sha256;
     };
     std::set<std::string> names;
-    for (const auto& [name, entry] : now) names.insert(name);
-    for (const auto& [name, entry] : noted_) names.insert(name);
+    for (const auto& [name, entry] : now.modules) names.insert(name);
+    for (const auto& [name, entry] : noted_.modules) names.insert(name);
     for (const std::string& name : names) {
-        const std::string before = wasm_in(noted_, name);
-        const std::string after = wasm_in(now, name);
+        const std::string before = wasm_in(noted_.modules, name);
+        const std::string after = wasm_in(now.modules, name);
         if (before == after) continue;
         if (after.empty()) {
             deployments_.forget(name);
@@ -254,7 +252,7 @@ void Daemon::trim_modules() {
     std::erase_if(tables_, [&](const auto& table) { return !ids.contains(table.first); });
     std::set<std::string> wasm;
     for (const auto& [id, table] : tables_)
-        for (const auto& [name, entry] : table) wasm.insert(entry.wasm_sha256);
+        for (const auto& [name, entry] : table.modules) wasm.insert(entry.wasm_sha256);
     for (const auto& [name, deployment] : deployments_.all()) {
         wasm.insert(deployment.wasm);
         if (!deployment.before.empty()) wasm.insert(deployment.before);

@@ -133,6 +133,29 @@ TEST_CASE("each_limit_that_a_runtime_is_told_makes_another_build_and_no_other_se
     }
 }
 
+TEST_CASE("what_a_runtime_is_told_keeps_its_limits_and_the_core_goes_by_them") {
+    const ModuleTable modules = {{"counter", {hash("k"), hash("w"), hash("m")}}};
+    config::Config config;
+    config.classes["counter"] = config::default_class("counter");
+    const daemon::RuntimeTable before = daemon::runtime_table(modules, config);
+    config::ClassConfig& file = config.classes["counter"];
+    file.body_max *= 2;
+    file.wall_limit *= 2;
+    file.mailbox = "volatile";
+    const daemon::RuntimeTable after = daemon::runtime_table(modules, config);
+    CHECK(before.id() != after.id());
+    CHECK_FALSE(before == after);
+    // A class that the file does not have runs with the defaults.
+    CHECK(before.id() == daemon::runtime_table(modules, config::Config()).id());
+    for (const auto* table : {&before, &after}) {
+        const daemon::ModuleLimits& limits = table->limits.at("counter");
+        const core::ClassSpec spec = daemon::class_spec(file, limits);
+        CHECK(spec.mailbox == core::Mailbox::Volatile);
+        CHECK(spec.body_bytes_max == limits.body_bytes_max);
+        CHECK(spec.wall_limit == std::int64_t{limits.wall_us} * 1000);
+    }
+}
+
 TEST_CASE("a_table_is_named_by_what_it_holds_and_by_the_limits_beside_it") {
     ModuleTable table = {{"counter", {hash("k"), hash("w"), hash("m")}}};
     const std::string id = daemon::table_id(table, "limits");

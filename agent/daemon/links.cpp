@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "abi/base/clock.hpp"
-#include "agent/daemon/class_settings.hpp"
 #include "agent/daemon/daemon.hpp"
 #include "agent/daemon/handed_files.hpp"
 #include "agent/daemon/memory_room.hpp"
@@ -196,17 +195,16 @@ void Daemon::configure(Link& link) {
     if (link.kind == core::Kind::Runtime) {
         // What an operator deploys must load; a class that was served before takes only itself down.
         const bool candidate = link.build.modules != runtime_build()->modules;
-        const bool relimited =
-            reload_ && !reload_->table.empty() && link.build.modules == reload_->table;
-        for (const auto& [class_name, entry] : table_named(link.build.modules)) {
-            const ModuleLimits limits =
-                module_limits(class_in(relimited ? reload_->config : config_, class_name));
+        const RuntimeTable& table = table_named(link.build.modules);
+        for (const auto& [class_name, entry] : table.modules) {
+            const ModuleLimits& limits = table.limits.at(class_name);
+            const bool known = noted_.modules.contains(class_name) &&
+                               noted_.modules.at(class_name) == entry &&
+                               noted_.limits.at(class_name) == limits;
             const auto name = fbb.CreateString(class_name);
             const auto file = fbb.CreateString("/modules/" + entry.file());
             const auto hash = fbb.CreateString(entry.key);
             const auto vouched = fbb.CreateString(entry.meta_sha256);
-            const bool fresh = candidate && (!noted_.contains(class_name) || relimited ||
-                                             !(noted_.at(class_name) == entry));
             modules.push_back(abi::CreateModule(fbb,
                                                 name,
                                                 file,
@@ -217,7 +215,7 @@ void Daemon::configure(Link& link) {
                                                 limits.wall_us,
                                                 limits.body_bytes_max,
                                                 vouched,
-                                                fresh));
+                                                candidate && !known));
         }
     }
     const auto policy = fbb.CreateString(link.build.policy);

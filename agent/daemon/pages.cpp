@@ -100,9 +100,7 @@ constexpr Total kTotals[] = {
     {"holdfast_passed_on_broken_total",
      &Stats::passed_on_broken,
      "Of them, those that node did not answer."},
-    {"holdfast_units_taken_over_total",
-     &Stats::taken_over,
-     "Holds taken of nodes that are gone."},
+    {"holdfast_units_taken_over_total", &Stats::taken_over, "Holds taken of nodes that are gone."},
     {"holdfast_stale_messages_total",
      &Stats::stale_messages,
      "Late messages of what is gone or settled, passed over."},
@@ -184,8 +182,7 @@ std::string Daemon::metrics_page() {
     registry_.gauge("holdfast_bulk_bytes").set(static_cast<std::int64_t>(bulk.bytes()));
     registry_.gauge("holdfast_ready").set(core_->ready() ? 1 : 0);
     if (!config_.node.lease.none())
-        registry_.gauge("holdfast_lease_left_seconds")
-            .set(core_->lease().left() / core::kSecond);
+        registry_.gauge("holdfast_lease_left_seconds").set(core_->lease().left() / core::kSecond);
     registry_.gauge("holdfast_uptime_seconds").set((monotonic_ns() - started_) / core::kSecond);
     const auto& supervision = core_->supervision();
     registry_.gauge("holdfast_bad_builds")

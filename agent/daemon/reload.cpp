@@ -18,7 +18,7 @@ using nlohmann::json;
 
 // Which keys may change while the node runs; docs/configuration.md lists them. What a runtime is told of
 // a class changes with its runtime, a policy's settings by a swap.
-enum class Reach : std::uint8_t { Live, WithRuntime, WithPolicy, Restart };
+enum class Reach : std::uint8_t { Live, WithPolicy, Restart };
 
 // Whose policy and settings stand in this table.
 std::optional<config::Slot> policy_of(const std::string& table, const std::string& key) {
@@ -37,10 +37,10 @@ Reach reach_of(const std::string& table, const std::string& key) {
     if (table == "log" || table == "swap") return Reach::Live;
     if (policy_of(table, key)) return Reach::WithPolicy;
     if (!table.starts_with("class.")) return Reach::Restart;
-    if (key == "mailbox" || key == "evict_after") return Reach::Live;
-    const bool limit = key == "cpu_limit" || key == "wall_limit" || key == "memory_max" ||
-                       key == "state_max" || key == "body_max";
-    return limit ? Reach::WithRuntime : Reach::Restart;
+    const bool live = key == "mailbox" || key == "evict_after" || key == "cpu_limit" ||
+                      key == "wall_limit" || key == "memory_max" || key == "state_max" ||
+                      key == "body_max";
+    return live ? Reach::Live : Reach::Restart;
 }
 
 using Values = std::map<std::string, config::Effective>;
@@ -89,7 +89,8 @@ void Daemon::reload(std::optional<control::Responder> responder) {
     reload_->config = std::move(*checked.config);
     if (auto comparable = compare_config(); !comparable)
         return reload_ended(false, comparable.error().message);
-    if (reload_->changed.empty()) return reload_ended(true, "nothing in it has changed");
+    if (reload_->changed.empty() && !reload_->with_runtime)
+        return reload_ended(true, "nothing in it has changed");
     if (auto opened = log::init(log_options(reload_->config, paths_)); !opened)
         return take_policies_back(opened.error().message);
     reload_next();
@@ -109,7 +110,6 @@ Result<void> Daemon::compare_config() {
         // Of what the node itself reads each key is always there, unless its table comes or goes.
         if (reach == Reach::Restart || (reach != Reach::WithPolicy && !(was && is)))
             return restart.push_back(key);
-        if (reach == Reach::WithRuntime) reload_->with_runtime = true;
         if (const auto slot = policy_of(one.table, one.key)) policies.insert(*slot);
         reload_->changed.push_back({key, was, is});
     };
@@ -128,6 +128,9 @@ Result<void> Daemon::compare_config() {
                         "; nothing was changed (plugins change live by `holdfast swap`, "
                         "modules by `holdfast deploy`)");
     for (const config::Slot slot : policies) HF_TRY(plan_policy(slot));
+    // A roll-back may have taken it to these limits already, or away from them.
+    reload_->with_runtime =
+        runtime_table(served(), reload_->config).limits != served_table().limits;
     return {};
 }
 
@@ -215,6 +218,7 @@ void Daemon::take_policies_back(const std::string& why) {
 
 void Daemon::apply_reload() {
     config_ = reload_->config;
+    noted_ = served_table();
     core::ConfigChanged changed{core_limits(config_), class_specs(config_)};
     for (const PolicyChange& one : reload_->policies)
         changed.builds.emplace_back(one.slot, one.build);
@@ -225,6 +229,7 @@ void Daemon::apply_reload() {
     std::vector<std::string> lines;
     for (const Changed& one : reload_->changed)
         lines.push_back(one.key + " " + shown(one.was) + " -> " + shown(one.is));
+    if (lines.empty()) lines.emplace_back("the runtime's limits, back to the file's");
     reload_ended(true, "changed: " + joined(lines));
 }
 

@@ -76,9 +76,7 @@ void fill_lease(const config::Config& config,
     out.peer_address = !told.empty() ? told : cluster.empty() ? out.http_address : cluster;
 }
 
-Result<Listener> open_listener(const config::Endpoint& endpoint,
-                               std::size_t number,
-                               bool cluster) {
+Result<Listener> open_listener(const config::Endpoint& endpoint, std::size_t number, bool cluster) {
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;

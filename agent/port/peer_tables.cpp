@@ -33,7 +33,8 @@ core::PeerOutcome outcome_of(abi::PeerOutcome outcome) {
         case abi::PeerOutcome::Unknown:
             break;
     }
-    return core::PeerOutcome::Unknown;  // also what a number outside the enum means: nothing is proven
+    return core::PeerOutcome::
+        Unknown;  // also what a number outside the enum means: nothing is proven
 }
 
 }  // namespace

@@ -50,8 +50,7 @@ UniqueFd file_of(std::string_view text) {
 std::optional<core::Event> heard(const Link& link) {
     std::optional<core::Event> event;
     REQUIRE((*link)
-                .drain(kBudget,
-                       [&](const Received& record) { event = to_event(kGateway, record); })
+                .drain(kBudget, [&](const Received& record) { event = to_event(kGateway, record); })
                 .ok());
     return event;
 }
@@ -209,8 +208,8 @@ TEST_CASE("a_request_that_another_node_passed_on_says_so") {
         }
         Lies lies;
         lies.req_id = 1;
-        REQUIRE(link.plugin->send(
-            abi::CreateRequest(fbb, name, name, event, 0, false, 0, 0, table), lies));
+        REQUIRE(link.plugin->send(abi::CreateRequest(fbb, name, name, event, 0, false, 0, 0, table),
+                                  lies));
         auto out = heard(link);
         REQUIRE(out.has_value());
         return *out;

@@ -118,7 +118,6 @@ core::Event delivered(Handle from, const Received& record) {
     event.reply_status = table.reply_status();
     event.reply_headers = bytes(table.reply_headers());
     event.reply_body = bytes(table.reply_body());
-    event.replied = table.replied();
     event.reply_attached = record.attached;
     event.changes = bytes(table.changes());
     event.passivate = table.passivate();

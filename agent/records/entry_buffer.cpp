@@ -53,16 +53,33 @@ private:
     return true;
 }
 
+using Marks = std::vector<std::pair<std::string, std::uint64_t>>;
+using MarkOffsets = std::vector<flatbuffers::Offset<fb::Applied>>;
+
+[[nodiscard]] bool copy_marks(const flatbuffers::Vector<flatbuffers::Offset<fb::Applied>>* list,
+                              Marks& out,
+                              Budget& budget) {
+    if (list == nullptr) return true;
+    for (const auto* one : *list) {
+        auto& to = out.emplace_back();
+        to.second = one->seq();
+        if (!copy_text(one->source(), to.first, budget)) return false;
+    }
+    return true;
+}
+
+[[nodiscard]] MarkOffsets put_marks(flatbuffers::FlatBufferBuilder& builder, const Marks& marks) {
+    MarkOffsets out;
+    for (const auto& [source, seq] : marks)
+        out.push_back(fb::CreateApplied(builder, builder.CreateString(source), seq));
+    return out;
+}
+
 [[nodiscard]] bool copy_lists(const fb::Entry& entry, core::LogEntry& out, Budget& budget) {
     if (const auto* list = entry.changes())
         for (const auto* blob : *list)
             if (!copy_bytes(blob->data(), out.changes.emplace_back(), budget)) return false;
-    if (const auto* list = entry.applied())
-        for (const auto* one : *list) {
-            auto& to = out.applied.emplace_back();
-            to.second = one->seq();
-            if (!copy_text(one->source(), to.first, budget)) return false;
-        }
+    if (!copy_marks(entry.applied(), out.applied, budget)) return false;
     if (const auto* list = entry.outbox())
         for (const auto* one : *list) {
             auto& to = out.outbox.emplace_back();
@@ -78,7 +95,7 @@ private:
             to.second = one->n();
             if (!copy_text(one->target(), to.first, budget)) return false;
         }
-    return true;
+    return copy_marks(entry.settled(), out.settled, budget);
 }
 
 // An empty list is left out, so that it and an absent one give the same bytes.
@@ -100,9 +117,7 @@ Bytes encode_entry(const core::LogEntry& entry) {
     std::vector<flatbuffers::Offset<fb::Blob>> changes;
     for (const Bytes& change : entry.changes)
         changes.push_back(fb::CreateBlob(builder, builder.CreateVector(change)));
-    std::vector<flatbuffers::Offset<fb::Applied>> applied;
-    for (const auto& [source, seq] : entry.applied)
-        applied.push_back(fb::CreateApplied(builder, builder.CreateString(source), seq));
+    const MarkOffsets applied = put_marks(builder, entry.applied);
     std::vector<flatbuffers::Offset<fb::OutboxItem>> outbox;
     for (const core::OutboxItem& item : entry.outbox) {
         const auto target = builder.CreateString(item.target);
@@ -115,11 +130,13 @@ Bytes encode_entry(const core::LogEntry& entry) {
     std::vector<flatbuffers::Offset<fb::OutboxDone>> done;
     for (const auto& [target, n] : entry.outbox_done)
         done.push_back(fb::CreateOutboxDone(builder, builder.CreateString(target), n));
+    const MarkOffsets settled = put_marks(builder, entry.settled);
 
     const auto changes_at = put_list(builder, changes);
     const auto applied_at = put_list(builder, applied);
     const auto outbox_at = put_list(builder, outbox);
     const auto done_at = put_list(builder, done);
+    const auto settled_at = put_list(builder, settled);
     const auto unit = builder.CreateString(entry.unit);
     flatbuffers::Offset<flatbuffers::String> sealed_node;
     if (!entry.sealed_node.empty()) sealed_node = builder.CreateString(entry.sealed_node);
@@ -141,6 +158,7 @@ Bytes encode_entry(const core::LogEntry& entry) {
     if (!applied_at.IsNull()) out.add_applied(applied_at);
     if (!outbox_at.IsNull()) out.add_outbox(outbox_at);
     if (!done_at.IsNull()) out.add_outbox_done(done_at);
+    if (!settled_at.IsNull()) out.add_settled(settled_at);
     out.add_sealed_incarnation(entry.sealed_incarnation);
     if (!sealed_node.IsNull()) out.add_sealed_node(sealed_node);
     fb::FinishEntryBuffer(builder, out.Finish());

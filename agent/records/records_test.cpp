@@ -75,6 +75,7 @@ LogEntry sample_entry() {
     entry.applied = {{"actor/t/c/m", 8}};
     entry.outbox = {{1, "actor/t/c/o", "on_mail", {9, 9}}, {2, "actor/t/c/p", "", {}}};
     entry.outbox_done = {{"actor/t/c/q", 3}};
+    entry.settled = {{"actor/t/c/r", 4}};
     return entry;
 }
 
@@ -281,6 +282,7 @@ TEST_CASE("entry_comes_back_and_the_same_struct_gives_the_same_bytes") {
     CHECK(back->outbox[0].payload == Bytes{9, 9});
     CHECK(back->outbox[1].method.empty());
     CHECK(back->outbox_done == entry.outbox_done);
+    CHECK(back->settled == entry.settled);
     CHECK(codec().encode(*back) == bytes);
 
     LogEntry seal;

@@ -16,6 +16,8 @@ namespace hf::store {
 namespace {
 // Writes of one transaction: at 60 KiB each they stay below 16 MiB of dirty pages.
 constexpr std::size_t kGroupMax = 256;
+// Letters that wait for the disk: an actor may send to nobody faster than that writes. Of the largest size they are a group.
+constexpr std::size_t kLettersWaitingMax = 256;
 
 core::Event answer_to(const core::JournalAppend& append, const JournalFile::Outcome& outcome) {
     return core::JournalAppended{append.op, outcome.outcome, outcome.reason};
@@ -66,11 +68,26 @@ Journal::~Journal() {
 }
 
 void Journal::write(Write write) {
+    bool lost = false;
     {
         const std::lock_guard lock(mutex_);
-        queue_.push_back(std::move(write));
+        const bool letter = std::holds_alternative<core::JournalBury>(write);
+        lost = letter && letters_waiting_ >= kLettersWaitingMax;
+        if (lost) {
+            ++lost_letters_;
+            lost_why_ = "more of them came than the disk takes";
+        } else {
+            letters_waiting_ += letter ? 1 : 0;
+            queue_.push_back(std::move(write));
+        }
     }
+    if (lost) return ring();
     wake_.notify_one();
+}
+
+void Journal::ring() {
+    const std::uint64_t one = 1;
+    HF_CHECK(::write(bell_.get(), &one, sizeof one) == sizeof one, "an eventfd takes a ring");
 }
 
 void Journal::run() {
@@ -84,6 +101,8 @@ void Journal::run() {
                 queue_.begin() + static_cast<std::ptrdiff_t>(std::min(queue_.size(), kGroupMax));
             std::move(queue_.begin(), end, std::back_inserter(group));
             queue_.erase(queue_.begin(), end);
+            for (const Write& write : group)
+                if (std::holds_alternative<core::JournalBury>(write)) --letters_waiting_;
         }
         const JournalFile::Outcome outcome = file_->apply(group);
         std::vector<core::Event> answers;
@@ -104,8 +123,7 @@ void Journal::run() {
             lost_letters_ += lost;
             if (lost != 0) lost_why_ = outcome.reason;
         }
-        const std::uint64_t one = 1;
-        HF_CHECK(::write(bell_.get(), &one, sizeof one) == sizeof one, "an eventfd takes a ring");
+        ring();
     }
 }
 

@@ -54,6 +54,7 @@ private:
             Answered answered,
             Lost lost);
     void run();
+    void ring();
     void hand_over();
 
     std::unique_ptr<JournalFile> file_;
@@ -66,6 +67,7 @@ private:
     std::mutex mutex_;  // guards what follows
     std::condition_variable wake_;
     std::vector<Write> queue_;
+    std::size_t letters_waiting_ = 0;  // in queue_
     std::vector<core::Event> answers_;
     std::size_t lost_letters_ = 0;
     std::string lost_why_;

@@ -71,8 +71,7 @@ Written write_reply(Bytes& out,
         const BytesView body = view_of(reply.body());
         // An event that ended well without an HTTP answer.
         const std::uint16_t silent = body.empty() && large == 0 ? 204 : 200;
-        const std::uint16_t given =
-            framing.peer ? status_of(reply, *framing.peer) : reply.status();
+        const std::uint16_t given = framing.peer ? status_of(reply, *framing.peer) : reply.status();
         const std::uint16_t status = given == 0 ? silent : given;
         const BytesView headers = view_of(reply.headers());
         if (large == 0 && write_actor(out, framing, status, headers, body)) return {status, false};

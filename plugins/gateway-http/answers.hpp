@@ -37,7 +37,7 @@ std::uint16_t write_queried(Bytes& out, const Framing& framing, const abi::Queri
 [[nodiscard]] LocalAnswer ends_now();   // not asked, and this process ends
 [[nodiscard]] LocalAnswer no_room(std::string_view text);
 [[nodiscard]] LocalAnswer refused_handshake(Handshake handshake, std::string_view why);
-[[nodiscard]] LocalAnswer bad_handshake();  // the actor's part of it
+[[nodiscard]] LocalAnswer bad_handshake();                     // the actor's part of it
 [[nodiscard]] LocalAnswer refused_call(std::string_view why);  // of another node
 [[nodiscard]] Count count_of(const Refusal& refusal);
 

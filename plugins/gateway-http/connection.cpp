@@ -85,7 +85,8 @@ void Connection::open(uv_stream_t* listener) {
     }
     client_ = text.data();
     client_key_ = client_key_of(address);
-    if (server_.tls() != nullptr && door_ != DoorFor::Nodes) tls_ = std::make_unique<TlsStream>(*server_.tls());
+    if (server_.tls() != nullptr && door_ != DoorFor::Nodes)
+        tls_ = std::make_unique<TlsStream>(*server_.tls());
     paused_ = true;
     pause_or_resume();
     if (!is_closed()) wait_for_phase();

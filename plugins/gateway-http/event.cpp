@@ -54,10 +54,9 @@ bool is_hop_by_hop(std::string_view name) {
 }
 
 bool is_reserved(std::string_view name) {
-    return std::any_of(
-        kReservedPrefixes.begin(), kReservedPrefixes.end(), [&](std::string_view prefix) {
-            return name.starts_with(prefix);
-        });
+    return std::any_of(kReservedPrefixes.begin(),
+                       kReservedPrefixes.end(),
+                       [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 bool is_of_handshake(std::string_view name) {

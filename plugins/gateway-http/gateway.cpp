@@ -163,9 +163,9 @@ Result<void> Gateway::open_peers(const Settings& settings,
     options.app = facts.app;
     options.connections_max = settings.peer_connections;
     options.connect_timeout_ms = settings.peer_connect_timeout_ms;
-    HF_ASSIGN(peers_,
-              PeerClient::create(
-                  std::move(options), server_->requests(), server_->counters(), context));
+    HF_ASSIGN(
+        peers_,
+        PeerClient::create(std::move(options), server_->requests(), server_->counters(), context));
     peers_poll_.data = this;
     if (const int error = uv_poll_init(&loop_, &peers_poll_, peers_->fd()); error != 0)
         return fail_errno(-error, "watching connections to other nodes");
@@ -195,10 +195,12 @@ void Gateway::handle(const sdk::Message& message) {
 void Gateway::call_peer(const sdk::Message& message) {
     if (peers_ != nullptr) return peers_->call(message);
     flatbuffers::FlatBufferBuilder& builder = context_->builder();
-    const auto text = builder.CreateString("this node has no peer_secret_file, and calls no others");
-    context_->reply(message.req_id,
-                    abi::CreatePeerReplied(
-                        builder, abi::PeerOutcome::NotSent, 0, abi::ReplyReason::Ok, 0, 0, 0, text));
+    const auto text =
+        builder.CreateString("this node has no peer_secret_file, and calls no others");
+    context_->reply(
+        message.req_id,
+        abi::CreatePeerReplied(
+            builder, abi::PeerOutcome::NotSent, 0, abi::ReplyReason::Ok, 0, 0, 0, text));
 }
 
 void Gateway::batch_done() {

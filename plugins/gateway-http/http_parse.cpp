@@ -462,8 +462,7 @@ std::size_t RequestParser::body_hint() const {
     const std::uint64_t known = reader.framing.chunked
                                     ? reader.chunk_remaining
                                     : reader.content_length_remaining().value_or(0);
-    return static_cast<std::size_t>(
-        std::min<std::uint64_t>(known, state_->body_max));
+    return static_cast<std::size_t>(std::min<std::uint64_t>(known, state_->body_max));
 }
 
 const Refusal& RequestParser::refusal() const {

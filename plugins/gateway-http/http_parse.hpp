@@ -56,10 +56,8 @@ struct Allowance {
     std::size_t target_bytes = 0;  // a name may be spelled longer than its client did
     std::size_t body_bytes_least = 0;
 };
-inline constexpr Allowance kForNodes{std::size_t{8} * 1024,
-                                     24,
-                                     kUnitBytesMax + 64,
-                                     kPayloadBytesMax + kHeaderBytesMax};
+inline constexpr Allowance kForNodes{
+    std::size_t{8} * 1024, 24, kUnitBytesMax + 64, kPayloadBytesMax + kHeaderBytesMax};
 
 class RequestParser {
 public:

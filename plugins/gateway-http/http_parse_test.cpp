@@ -355,7 +355,8 @@ TEST_CASE("what a node may send beyond a client is taken back from a client") {
     const auto ends = [&](std::string_view target, std::string_view fields, bool narrow) {
         RequestParser parser(settings, kForNodes);
         Head head;
-        std::string bytes = "POST /" + std::string(target) + " HTTP/1.1\r\nHost: h\r\n" + std::string(fields) + "\r\n";
+        std::string bytes = "POST /" + std::string(target) + " HTTP/1.1\r\nHost: h\r\n" +
+                            std::string(fields) + "\r\n";
         std::size_t consumed = 0;
         if (parser.read_head(bytes.data(), bytes.size(), consumed, head) == Parsed::Refused)
             return parser.refusal().status;
@@ -367,7 +368,9 @@ TEST_CASE("what a node may send beyond a client is taken back from a client") {
         for (std::size_t i = 0; i < count; ++i) out += "x: 1\r\n";
         return out;
     };
-    const auto length = [](std::size_t bytes) { return "Content-Length: " + std::to_string(bytes) + "\r\n"; };
+    const auto length = [](std::size_t bytes) {
+        return "Content-Length: " + std::to_string(bytes) + "\r\n";
+    };
     // Host counts, too.
     CHECK(ends("", lines(99), true) == 200);
     CHECK(ends("", lines(100), false) == 200);

@@ -41,8 +41,7 @@ abi::ReplyReason reason_of(const LocalAnswer& answer) {
         case 502:
             return abi::ReplyReason::ActorFailed;
         case 503:
-            return answer.reason == "busy" ? abi::ReplyReason::Busy
-                                           : abi::ReplyReason::Unavailable;
+            return answer.reason == "busy" ? abi::ReplyReason::Busy : abi::ReplyReason::Unavailable;
         case 504:
             return abi::ReplyReason::Deadline;
         default:
@@ -87,8 +86,7 @@ std::string lines_of(const abi::Reply& reply) {
     const std::string_view text =
         reply.text() == nullptr ? std::string_view() : reply.text()->string_view();
     std::string lines = told(reply.reason(), reply.retry_after_ms(), text);
-    if (reply.reason() == abi::ReplyReason::Ok)
-        add(lines, kStatus, std::to_string(reply.status()));
+    if (reply.reason() == abi::ReplyReason::Ok) add(lines, kStatus, std::to_string(reply.status()));
     return lines;
 }
 

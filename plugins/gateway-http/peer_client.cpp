@@ -92,7 +92,8 @@ Result<PeerClient::Peer*> PeerClient::peer_of(const std::string& url) {
                 (oldest == peers_.end() || it->second.used < oldest->second.used))
                 oldest = it;
         if (oldest == peers_.end())
-            return fail(Code::Busy, "calls to 64 other nodes are open, as many as are made at once");
+            return fail(Code::Busy,
+                        "calls to 64 other nodes are open, as many as are made at once");
         static_assert(kPeersMax == 64, "the sentence names this number");
         peers_.erase(oldest);
     }
@@ -142,8 +143,7 @@ void PeerClient::call(const sdk::Message& message) {
 // The digest of a large body, a piece in each turn of the loop: others are served in between.
 void PeerClient::hash_some(Call& call) {
     call.timer = 0;
-    if (call.deadline_ns != 0 && call.deadline_ns <= monotonic_ns())
-        return time_is_up(call.req_id);
+    if (call.deadline_ns != 0 && call.deadline_ns <= monotonic_ns()) return time_is_up(call.req_id);
     // The loop's thread has no second user for it.
     static std::array<std::uint8_t, kHashBytes> piece;
     const std::size_t size = static_cast<std::size_t>(
@@ -281,8 +281,7 @@ void PeerClient::reply(Call& call, const web::HttpAnswer& answer) {
     const auto body = builder.CreateVector(call.body.data(), call.body.size());
     const auto text = builder.CreateString(said.text.substr(0, kPeerTextMax));
     const bool large = call.large.reserved != 0;
-    const std::uint64_t token =
-        large ? context_.carry(call.large.file.get(), call.large.bytes) : 0;
+    const std::uint64_t token = large ? context_.carry(call.large.file.get(), call.large.bytes) : 0;
     context_.reply(call.req_id,
                    abi::CreatePeerReplied(builder,
                                           abi::PeerOutcome::Answered,
@@ -302,8 +301,8 @@ void PeerClient::say(std::uint64_t req_id, abi::PeerOutcome outcome, std::string
     flatbuffers::FlatBufferBuilder& builder = context_.builder();
     const std::string_view cut = why.substr(0, kPeerTextMax);
     const auto text = builder.CreateString(cut.data(), cut.size());
-    context_.reply(req_id,
-                   abi::CreatePeerReplied(builder, outcome, 0, abi::ReplyReason::Ok, 0, 0, 0, text));
+    context_.reply(
+        req_id, abi::CreatePeerReplied(builder, outcome, 0, abi::ReplyReason::Ok, 0, 0, 0, text));
 }
 
 void PeerClient::end(std::uint64_t id) {

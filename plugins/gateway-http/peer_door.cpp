@@ -65,20 +65,23 @@ PeerDoor::Verdict PeerDoor::check(PeerClaim& claim, std::int64_t unix_ms, std::i
     const bool is_request = facts.origin.ask == abi::PeerAsk::Request;
     if (!is_request && claim.method_ != "POST")
         return refuse("what is not a client's request is sent as POST");
-    const std::int64_t skew = facts.time_ms > unix_ms ? facts.time_ms - unix_ms : unix_ms - facts.time_ms;
+    const std::int64_t skew =
+        facts.time_ms > unix_ms ? facts.time_ms - unix_ms : unix_ms - facts.time_ms;
     if (skew > kSkewMs)
         return refuse("it was signed " + std::to_string(skew / 1000) + " s " +
                       (facts.time_ms > unix_ms ? "ahead of" : "behind") +
                       " this node's clock; 30 s are allowed");
     if (facts.time_ms < facts_.started_ms)
-        return refuse("it was signed before this gateway began, which cannot know whether it was used");
+        return refuse(
+            "it was signed before this gateway began, which cannot know whether it was used");
     switch (used_.use(facts.once, now_ns)) {
         case OnceTable::Seen::First:
             break;
         case OnceTable::Seen::Before:
             return refuse("it was used before");
         case OnceTable::Seen::Full: {
-            Verdict verdict = refuse("65536 calls of other nodes came within a minute; nothing was done");
+            Verdict verdict =
+                refuse("65536 calls of other nodes came within a minute; nothing was done");
             static_assert(OnceTable::kMost == 65536, "the sentence names this number");
             verdict.full = true;
             return verdict;

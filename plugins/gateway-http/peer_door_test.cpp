@@ -69,7 +69,9 @@ Answer answer_to(std::uint16_t port, const std::function<void(RawCall&)>& change
     return client.ask(call.bytes());
 }
 
-void refused(std::uint16_t port, const std::function<void(RawCall&)>& change, std::string_view why) {
+void refused(std::uint16_t port,
+             const std::function<void(RawCall&)>& change,
+             std::string_view why) {
     CAPTURE(why);
     const Answer answer = answer_to(port, change);
     CHECK(answer.status == 403);
@@ -107,15 +109,41 @@ TEST_CASE("a good call is let in, and says what became of it") {
 TEST_CASE("the_call_is_not_as_it_was_signed") {
     const SecretFile secret;
     TestSupervisor b(node_options("b", secret));
-    refused(b.port(), [](RawCall& call) { call.secret.back() = '!'; }, "signature");
-    refused(b.port(), [](RawCall& call) { call.sent_body = "ho"; }, "signature");
-    refused(b.port(), [](RawCall& call) { call.sent_body = std::string(40'000, 'x'); }, "signature");
-    refused(b.port(), [](RawCall& call) { call.sent_target = "/actor/echo/m/x"; }, "signature");
-    refused(b.port(), [](RawCall& call) { call.sent_target = "/actor/echo/n/x?y"; }, "signature");
-    refused(b.port(), [](RawCall& call) { call.added = {{"x-wasmkeep-last", "1"}}; }, "signature");
-    refused(b.port(), [](RawCall& call) { call.added = {{"x-wasmkeep-node", "c"}}; }, "signature");
-    refused(b.port(), [](RawCall& call) { call.added = {{"cookie", "me=root"}}; }, "header field");
-    refused(b.port(), [](RawCall& call) { call.target = "/metrics"; }, "about an actor");
+    refused(
+        b.port(), [](RawCall& call) { call.secret.back() = '!'; }, "signature");
+    refused(
+        b.port(), [](RawCall& call) { call.sent_body = "ho"; }, "signature");
+    refused(
+        b.port(), [](RawCall& call) { call.sent_body = std::string(40'000, 'x'); }, "signature");
+    refused(
+        b.port(), [](RawCall& call) { call.sent_target = "/actor/echo/m/x"; }, "signature");
+    refused(
+        b.port(), [](RawCall& call) { call.sent_target = "/actor/echo/n/x?y"; }, "signature");
+    refused(
+        b.port(),
+        [](RawCall& call) {
+            call.added = {{"x-wasmkeep-last", "1"}};
+        },
+        "signature");
+    refused(
+        b.port(),
+        [](RawCall& call) {
+            call.added = {{"x-wasmkeep-node", "c"}};
+        },
+        "signature");
+    refused(
+        b.port(),
+        [](RawCall& call) {
+            call.added = {{"cookie", "me=root"}};
+        },
+        "header field");
+    refused(
+        b.port(),
+        [](RawCall& call) {
+            call.method = "GET";
+            call.target = "/metrics";
+        },
+        "about an actor");
     CHECK(b.seen().requests == 0);
     CHECK(b.seen().queries == 0);
     CHECK(answer_to(b.port(), kAsItIs).status == 200);
@@ -124,13 +152,24 @@ TEST_CASE("the_call_is_not_as_it_was_signed") {
 TEST_CASE("the_call_is_for_somebody_else_or_another_time") {
     const SecretFile secret;
     TestSupervisor b(node_options("b", secret));
-    refused(b.port(), [](RawCall& call) { call.facts.target = "c"; }, "this is node b, not c");
-    refused(b.port(), [](RawCall& call) { call.facts.tenant = "other"; }, "serves tenant default and app app");
-    refused(b.port(), [](RawCall& call) { call.facts.app = "other"; }, "serves tenant default and app app");
-    refused(b.port(), [](RawCall& call) { call.facts.time_ms -= 40'000; }, "behind");
-    refused(b.port(), [](RawCall& call) { call.facts.time_ms += 40'000; }, "ahead");
-    refused(b.port(), [](RawCall& call) { call.facts.time_ms -= 20'000; }, "before this gateway began");
-    refused(b.port(), [](RawCall& call) { call.facts.once = "1"; }, "x-wasmkeep-once");
+    refused(
+        b.port(), [](RawCall& call) { call.facts.target = "c"; }, "this is node b, not c");
+    refused(
+        b.port(),
+        [](RawCall& call) { call.facts.tenant = "other"; },
+        "serves tenant default and app app");
+    refused(
+        b.port(),
+        [](RawCall& call) { call.facts.app = "other"; },
+        "serves tenant default and app app");
+    refused(
+        b.port(), [](RawCall& call) { call.facts.time_ms -= 40'000; }, "behind");
+    refused(
+        b.port(), [](RawCall& call) { call.facts.time_ms += 40'000; }, "ahead");
+    refused(
+        b.port(), [](RawCall& call) { call.facts.time_ms -= 20'000; }, "before this gateway began");
+    refused(
+        b.port(), [](RawCall& call) { call.facts.once = "1"; }, "x-wasmkeep-once");
     CHECK(b.seen().requests == 0);
     CHECK(answer_to(b.port(), [](RawCall& call) { call.facts.time_ms += 20'000; }).status == 200);
 }
@@ -146,10 +185,13 @@ TEST_CASE("the_call_comes_again") {
     CHECK(says(again.fields.at("x-wasmkeep-refused"), "used before"));
     CHECK(TestClient(b.port()).ask(call.bytes()).status == 403);
     // The same number over other words is the same number.
-    refused(b.port(), [&](RawCall& other) {
-        other.facts.once = call.facts.once;
-        other.body = "other";
-    }, "used before");
+    refused(
+        b.port(),
+        [&](RawCall& other) {
+            other.facts.once = call.facts.once;
+            other.body = "other";
+        },
+        "used before");
     CHECK(b.seen().requests == 1);
 }
 
@@ -162,7 +204,8 @@ TEST_CASE("a client claims to be a node") {
     CHECK(client.ask(post("/actor/echo/n", "hi", claims)).body ==
           "POST /|host=h|content-length=2|x-mine=1|hi");
     CHECK(b.seen().origins.empty());
-    CHECK(client.ask(post("/actor/echo/n", "hi", claims + "X-Wasmkeep-Signature: v1=00\r\n")).status == 403);
+    CHECK(client.ask(post("/actor/echo/n", "hi", claims + "X-Wasmkeep-Signature: v1=00\r\n"))
+              .status == 403);
     CHECK(client.ask(get("/actor/fixed/n")).status == 200);
     // Nor does an actor.
     CHECK_FALSE(client.ask(get("/actor/header/x")).fields.contains("x-wasmkeep-reason"));
@@ -172,7 +215,8 @@ TEST_CASE("a client claims to be a node") {
 TEST_CASE("a client gets no more room where nodes come as well") {
     const SecretFile secret;
     TestSupervisor b(node_options("b", secret));
-    const Answer header = TestClient(b.port()).ask(get("/", "X: " + std::string(13'000, 'x') + "\r\n"));
+    const Answer header =
+        TestClient(b.port()).ask(get("/", "X: " + std::string(13'000, 'x') + "\r\n"));
     CHECK(header.status == 431);
     CHECK(says(header.body, "header_bytes_max = 12288"));
     std::string many;
@@ -181,10 +225,12 @@ TEST_CASE("a client gets no more room where nodes come as well") {
     const Answer target = TestClient(b.port()).ask(get("/" + std::string(8192, 'x')));
     CHECK(target.status == 414);
     CHECK(says(target.body, "target_bytes_max = 8192"));
-    const Answer body = TestClient(b.port()).ask(post("/actor/body/b", std::string(kPayloadBytesMax + 1, 'x')));
+    const Answer body =
+        TestClient(b.port()).ask(post("/actor/body/b", std::string(kPayloadBytesMax + 1, 'x')));
     CHECK(body.status == 413);
     CHECK(says(body.body, "body_bytes_max = 49152"));
-    std::string chunks = "POST /actor/body/b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    std::string chunks =
+        "POST /actor/body/b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (int i = 0; i < 7; ++i) chunks += "2000\r\n" + std::string(0x2000, 'x') + "\r\n";
     CHECK(TestClient(b.port()).ask(chunks + "0\r\n\r\n").status == 413);
     CHECK(TestClient(b.port()).ask(get("/actor/fixed/n")).status == 200);
@@ -192,7 +238,8 @@ TEST_CASE("a client gets no more room where nodes come as well") {
 
 TEST_CASE("with a socket for nodes, each takes its own and nothing else") {
     const SecretFile secret;
-    TestSupervisor::Options options = node_options("b", secret, {{"cluster_listen", "127.0.0.1:0"}});
+    TestSupervisor::Options options =
+        node_options("b", secret, {{"cluster_listen", "127.0.0.1:0"}});
     options.second_listener = true;
     TestSupervisor b(options);
     REQUIRE(b.ready());
@@ -207,7 +254,8 @@ TEST_CASE("with a socket for nodes, each takes its own and nothing else") {
     CHECK(b.seen().requests == 1);
     CHECK(b.seen().queries == 0);
     CHECK(answer_to(b.cluster_port(), kAsItIs).status == 200);
-    refused(b.cluster_port(), [](RawCall& call) { call.secret = "x"; }, "signature");
+    refused(
+        b.cluster_port(), [](RawCall& call) { call.secret = "x"; }, "signature");
     CHECK(b.seen().requests == 2);
     // And out of such a node.
     TestSupervisor a(node_options("a", secret));

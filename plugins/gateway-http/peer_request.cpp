@@ -127,14 +127,14 @@ bool is_peer_address(std::string_view text) {
     const std::string_view port = text.substr(colon + 1);
     const bool literal = host.starts_with('[') && host.ends_with(']');
     const auto fits = [&](char c) {
-        if (literal) return std::isxdigit(static_cast<unsigned char>(c)) != 0 || c == ':' || c == '.';
+        if (literal)
+            return std::isxdigit(static_cast<unsigned char>(c)) != 0 || c == ':' || c == '.';
         return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.' || c == '_';
     };
     const std::string_view inner = literal ? host.substr(1, host.size() - 2) : host;
     return !inner.empty() && std::all_of(inner.begin(), inner.end(), fits) && !port.empty() &&
-           port.size() <= 5 && std::all_of(port.begin(), port.end(), [](char c) {
-               return c >= '0' && c <= '9';
-           });
+           port.size() <= 5 &&
+           std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 Result<PeerRequest> read_peer_call(const abi::PeerCall& call) {
@@ -159,9 +159,9 @@ Result<PeerRequest> read_peer_call(const abi::PeerCall& call) {
         out.body = as_text(body.empty() ? event : BytesView(body));
     }
     // What libcurl would say by itself is not signed.
-    const bool has_host = std::any_of(out.headers.begin(), out.headers.end(), [](const auto& header) {
-        return header.first == "host";
-    });
+    const bool has_host = std::any_of(out.headers.begin(),
+                                      out.headers.end(),
+                                      [](const auto& header) { return header.first == "host"; });
     if (!has_host) out.headers.emplace_back("host", peer);
     return out;
 }

@@ -62,7 +62,10 @@ PeerDoor door(std::int64_t started_ms = 0) {
     return PeerDoor({std::string(kSecret), "b", "default", "shop", started_ms});
 }
 
-std::string refused(PeerDoor& at, const Sent& sent, std::int64_t unix_ms = kNow, std::int64_t now = 0) {
+std::string refused(PeerDoor& at,
+                    const Sent& sent,
+                    std::int64_t unix_ms = kNow,
+                    std::int64_t now = 0) {
     Head head;
     head.method_text = sent.method;
     head.target = sent.target;
@@ -91,18 +94,19 @@ TEST_CASE("the text that is signed, and its signature") {
           "x-wasmkeep-once:00112233445566778899aabbccddeeff\nx-wasmkeep-target:b\n"
           "x-wasmkeep-tenant:default\nx-wasmkeep-time:1700000000000\n" +
               std::string(kHi));
-    const std::string right =
-        "v1=296fdc430091b192b810aecc073aa1470a56b6303b108e556e5a9edd1f87b67c";
+    const std::string right = "v1=296fdc430091b192b810aecc073aa1470a56b6303b108e556e5a9edd1f87b67c";
     CHECK(signature_of(kSecret, text) == right);
     CHECK(is_signature(right, kSecret, text));
-    for (const std::string& wrong : {std::string(), right.substr(0, 66), right + "0", "v2" + right.substr(2)})
+    for (const std::string& wrong :
+         {std::string(), right.substr(0, 66), right + "0", "v2" + right.substr(2)})
         CHECK_FALSE(is_signature(wrong, kSecret, text));
     // The signature and what is not between nodes have no part in it.
     PeerFields more = fields;
     more.emplace_back("x-other", "1");
     more.emplace_back(kPeerSignature, right);
     CHECK(canonical_text("POST", "/actor/counter/alice/a?b=c", more, kHi) == text);
-    CHECK(fields_digest({{"x", "1"}, {"host", "h"}, {"x", "0"}, {"content-length", "2"}, {"te", "x"}}) ==
+    CHECK(fields_digest(
+              {{"x", "1"}, {"host", "h"}, {"x", "0"}, {"content-length", "2"}, {"te", "x"}}) ==
           "fa554b8e373f788585cb375a71ccc238ec2b144fc50dc7fa9d255d051f73e4f1");
     CHECK(Sha256().hex_digest() ==
           "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -165,7 +169,8 @@ TEST_CASE("fields_of_a_call_are_not_what_they_must_be") {
     for (const char* value : {"", "0", "00112233445566778899AABBCCDDEEFF"})
         CHECK(says(broken(same, "once", value), "x-wasmkeep-once"));
     CHECK(says(broken(same, "deadline-ms", "soon"), "x-wasmkeep-deadline-ms"));
-    CHECK(says(broken([](PeerFacts& of) { of.origin.ask = abi::PeerAsk::Settled; }), "x-wasmkeep-source"));
+    CHECK(says(broken([](PeerFacts& of) { of.origin.ask = abi::PeerAsk::Settled; }),
+               "x-wasmkeep-source"));
     CHECK(says(broken([](PeerFacts& of) { of.origin.chain.assign(17, "u"); }), "x-wasmkeep-chain"));
     CHECK(broken([](PeerFacts& of) { of.origin.chain.assign(16, "u"); }).empty());
 }
@@ -221,7 +226,8 @@ TEST_CASE("whatever_is_changed_on_the_way_is_seen") {
     CHECK(says(bent([](Sent& s) { s.body = "ho"; }), "signature"));
     CHECK(says(bent([](Sent& s) { s.target += "d"; }), "signature"));
     CHECK(says(bent([](Sent& s) { s.method = "PUT"; }), "signature"));
-    for (const char* name : {"node", "target", "tenant", "app", "ask", "time", "once", "deadline-ms", "forwarded"})
+    for (const char* name :
+         {"node", "target", "tenant", "app", "ask", "time", "once", "deadline-ms", "forwarded"})
         CHECK(says(bent([&](Sent& s) { s.field(name) += "1"; }), "signature"));
     CHECK(says(bent([](Sent& s) { s.field("more") = "1"; }), "signature"));
     CHECK(says(bent([](Sent& s) { s.fields.push_back(s.fields.front()); }), "signature"));
@@ -273,7 +279,10 @@ TEST_CASE("a number is known for a minute, and so many are") {
 
 namespace {
 
-Bytes event_of(std::string_view method, std::string_view url, const PeerFields& headers, std::string_view body) {
+Bytes event_of(std::string_view method,
+               std::string_view url,
+               const PeerFields& headers,
+               std::string_view body) {
     Bytes out;
     FlatWriter writer(out);
     writer.field(method);
@@ -287,7 +296,9 @@ Bytes event_of(std::string_view method, std::string_view url, const PeerFields& 
     return out;
 }
 
-Result<PeerRequest> read_call(const std::string& peer, BytesView event, abi::PeerAsk ask = abi::PeerAsk::Request,
+Result<PeerRequest> read_call(const std::string& peer,
+                              BytesView event,
+                              abi::PeerAsk ask = abi::PeerAsk::Request,
                               const std::string& name = "n/ \xff.") {
     flatbuffers::FlatBufferBuilder builder;
     const auto address = builder.CreateString(peer);
@@ -304,9 +315,12 @@ Result<PeerRequest> read_call(const std::string& peer, BytesView event, abi::Pee
 }  // namespace
 
 TEST_CASE("a call becomes a request of which nothing can be read as anything else") {
-    const PeerFields headers{{"Host", "client"},          {"X-A", "1"},
-                             {"Content-Length", "2"},     {"x-wasmkeep-node", "me"},
-                             {"transfer-encoding", "gz"}, {"empty", ""}};
+    const PeerFields headers{{"Host", "client"},
+                             {"X-A", "1"},
+                             {"Content-Length", "2"},
+                             {"x-wasmkeep-node", "me"},
+                             {"transfer-encoding", "gz"},
+                             {"empty", ""}};
     const auto good = read_call("10.0.0.1:80", event_of("PATCH", "/p?q=/", headers, "hi"));
     REQUIRE(good.ok());
     CHECK(good->url == "http://10.0.0.1:80/");
@@ -324,22 +338,28 @@ TEST_CASE("a call becomes a request of which nothing can be read as anything els
     CHECK(alarm->target == "/actor/c/n%2F%20%FF.");
     CHECK(alarm->body.size() == kAlarmBytes + 1);
 
-    for (const char* peer : {"", "host", "host:", ":80", "a b:80", "h:8x", "u@h:80", "h/x:80", "[::1:80", "h:800000"})
+    for (const char* peer :
+         {"", "host", "host:", ":80", "a b:80", "h:8x", "u@h:80", "h/x:80", "[::1:80", "h:800000"})
         CHECK(says(read_call(peer, event_of("GET", "/", {}, "")).error().message, "no host:port"));
     CHECK(says(read_call("h:1", event_of("GET", "/ x", {}, "")).error().message, "path"));
     CHECK(says(read_call("h:1", event_of("GET", "x", {}, "")).error().message, "path"));
     CHECK(says(read_call("h:1", event_of("G T", "/", {}, "")).error().message, "method"));
-    CHECK(says(read_call("h:1", event_of("GET", "/", {{"a b", ""}}, "")).error().message, "header"));
-    CHECK(says(read_call("h:1", event_of("GET", "/", {{"a", "\r\nb: c"}}, "")).error().message, "header"));
+    CHECK(
+        says(read_call("h:1", event_of("GET", "/", {{"a b", ""}}, "")).error().message, "header"));
+    CHECK(says(read_call("h:1", event_of("GET", "/", {{"a", "\r\nb: c"}}, "")).error().message,
+               "header"));
     CHECK(says(read_call("h:1", as_bytes("")).error().message, "ends early"));
-    CHECK(says(read_call("h:1", event_of("GET", "/", {}, ""), abi::PeerAsk::Request, "").error().message,
-               "which actor"));
+    CHECK(says(
+        read_call("h:1", event_of("GET", "/", {}, ""), abi::PeerAsk::Request, "").error().message,
+        "which actor"));
 }
 
 namespace {
 
 // What the asker reads of what the asked writes.
-PeerAnswer through(const std::function<void(Bytes&, Framing&)>& write, abi::PeerAsk ask, int* status = nullptr) {
+PeerAnswer through(const std::function<void(Bytes&, Framing&)>& write,
+                   abi::PeerAsk ask,
+                   int* status = nullptr) {
     Bytes out;
     Framing framing;
     framing.peer = ask;
@@ -360,8 +380,12 @@ PeerAnswer through(const std::function<void(Bytes&, Framing&)>& write, abi::Peer
     return read_peer_answer(answer, false);
 }
 
-PeerAnswer replied(abi::ReplyReason reason, std::uint16_t status, std::string_view words, abi::PeerAsk ask,
-                   int* line = nullptr, std::string_view header = "x-a") {
+PeerAnswer replied(abi::ReplyReason reason,
+                   std::uint16_t status,
+                   std::string_view words,
+                   abi::PeerAsk ask,
+                   int* line = nullptr,
+                   std::string_view header = "x-a") {
     flatbuffers::FlatBufferBuilder builder;
     Bytes flat;
     FlatWriter writer(flat);
@@ -373,7 +397,8 @@ PeerAnswer replied(abi::ReplyReason reason, std::uint16_t status, std::string_vi
     const auto text = builder.CreateString(words.data(), words.size());
     builder.Finish(abi::CreateReply(builder, status, reason, 1500, headers, 0, text));
     const auto& reply = *flatbuffers::GetRoot<abi::Reply>(builder.GetBufferPointer());
-    return through([&](Bytes& out, Framing& framing) { (void)write_reply(out, framing, reply); }, ask, line);
+    return through(
+        [&](Bytes& out, Framing& framing) { (void)write_reply(out, framing, reply); }, ask, line);
 }
 
 }  // namespace
@@ -405,7 +430,8 @@ TEST_CASE("an answer between nodes says what the supervisor said") {
 
 TEST_CASE("an answer of the other gateway itself") {
     const auto own = [](const LocalAnswer& answer) {
-        return through([&](Bytes& out, Framing& framing) { write_answer(out, framing, answer); }, abi::PeerAsk::Call);
+        return through([&](Bytes& out, Framing& framing) { write_answer(out, framing, answer); },
+                       abi::PeerAsk::Call);
     };
     const PeerAnswer turned_away = own(refused_call("this is node b, not c"));
     CHECK(turned_away.reason == abi::ReplyReason::Unavailable);

@@ -160,10 +160,12 @@ std::string_view read_peer_fields(const PeerFields& fields, PeerFacts& facts) {
     if (numbered && origin.source.empty()) return "x-wasmkeep-source is missing";
     if ((numbered || !number.empty()) && !read_number(number, origin.n))
         return "x-wasmkeep-n is not a number";
-    if (!is_flag(http) || !is_flag(last)) return "x-wasmkeep-http and x-wasmkeep-last are 1, if there";
+    if (!is_flag(http) || !is_flag(last))
+        return "x-wasmkeep-http and x-wasmkeep-last are 1, if there";
     origin.http = http == "1";
     origin.last = last == "1";
-    if (!read_number(value_of(fields, kTime), facts.time_ms)) return "x-wasmkeep-time is not a number";
+    if (!read_number(value_of(fields, kTime), facts.time_ms))
+        return "x-wasmkeep-time is not a number";
     if (facts.once.size() != kOnceDigits || !is_hex(facts.once))
         return "x-wasmkeep-once is not 32 hexadecimal digits";
     if (!read_number(value_of(fields, kDeadline), facts.deadline_ms))
@@ -274,10 +276,10 @@ std::string from_field(std::string_view value) {
 }
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
-    HF_CHECK(context_ != nullptr && EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_.get()),
-                                                      EVP_sha256(),
-                                                      nullptr) == 1,
-             "SHA-256 is always there");
+    HF_CHECK(
+        context_ != nullptr &&
+            EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_.get()), EVP_sha256(), nullptr) == 1,
+        "SHA-256 is always there");
 }
 
 void Sha256::Free::operator()(void* context) const {
@@ -285,18 +287,18 @@ void Sha256::Free::operator()(void* context) const {
 }
 
 void Sha256::add(BytesView bytes) {
-    HF_CHECK(EVP_DigestUpdate(
-                 static_cast<EVP_MD_CTX*>(context_.get()), bytes.data(), bytes.size()) == 1,
-             "a digest takes any bytes");
+    HF_CHECK(
+        EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(context_.get()), bytes.data(), bytes.size()) == 1,
+        "a digest takes any bytes");
 }
 
 std::string Sha256::hex_digest() {
     std::array<std::uint8_t, kDigestBytes> digest{};
     unsigned size = 0;
-    HF_CHECK(EVP_DigestFinal_ex(
-                 static_cast<EVP_MD_CTX*>(context_.get()), digest.data(), &size) == 1 &&
-                 size == digest.size(),
-             "a digest ends once");
+    HF_CHECK(
+        EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(context_.get()), digest.data(), &size) == 1 &&
+            size == digest.size(),
+        "a digest ends once");
     return hex(digest);
 }
 

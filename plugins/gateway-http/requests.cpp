@@ -21,10 +21,10 @@ static_assert(kEventBytesMax + kRequestExtra < kRecordBytesMax, "a request alway
 flatbuffers::Offset<abi::PeerOrigin> table_of(flatbuffers::FlatBufferBuilder& builder,
                                               const Origin& origin) {
     const auto node = builder.CreateString(origin.node);
-    const auto chain = origin.chain.empty()
-                           ? flatbuffers::Offset<
-                                 flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>>()
-                           : builder.CreateVectorOfStrings(origin.chain);
+    const auto chain =
+        origin.chain.empty()
+            ? flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>>()
+            : builder.CreateVectorOfStrings(origin.chain);
     const auto source = origin.source.empty() ? flatbuffers::Offset<flatbuffers::String>()
                                               : builder.CreateString(origin.source);
     return abi::CreatePeerOrigin(builder,
@@ -148,8 +148,8 @@ Result<std::uint64_t> Requests::send(const Draft& draft) {
             abi::CreateSocketOpened(builder, draft.socket, class_name, name, event, client),
             draft.deadline_ns);
     const std::uint64_t bytes = draft.upload.bytes;
-    const auto origin = draft.origin ? table_of(builder, *draft.origin)
-                                     : flatbuffers::Offset<abi::PeerOrigin>();
+    const auto origin =
+        draft.origin ? table_of(builder, *draft.origin) : flatbuffers::Offset<abi::PeerOrigin>();
     const std::uint64_t token =
         draft.upload.reserved != 0 ? context_.carry(draft.upload.file.get(), bytes) : 0;
     return context_.request(abi::CreateRequest(builder,

@@ -66,8 +66,8 @@ struct Draft {
     std::string client;
     bool durable = false;
     std::optional<Origin> origin;  // Request: the node that asks
-    std::string_view page;     // a literal
-    std::uint64_t socket = 0;  // its number, for Socket...; BodyReleased: the request's
+    std::string_view page;         // a literal
+    std::uint64_t socket = 0;      // its number, for Socket...; BodyReleased: the request's
     bool binary = false;
     std::uint16_t code = 0;  // SocketClosed
     std::string reason;

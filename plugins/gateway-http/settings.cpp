@@ -103,9 +103,10 @@ Result<Settings> read_settings(
     if (settings.tls_certificate.empty() != settings.tls_key.empty())
         return fail(Code::Invalid, "tls_certificate and tls_key are set together or not at all");
     if (!settings.cluster_listen.empty() && settings.peer_secret_file.empty())
-        return fail(Code::Invalid,
-                    "cluster_listen needs peer_secret_file: without it this node takes no calls from "
-                    "others");
+        return fail(
+            Code::Invalid,
+            "cluster_listen needs peer_secret_file: without it this node takes no calls from "
+            "others");
     // Calls between nodes are signed, not encrypted: where clients speak TLS, nodes need a socket that does not.
     if (!settings.peer_secret_file.empty() && settings.cluster_listen.empty() &&
         !settings.tls_certificate.empty())
@@ -123,10 +124,11 @@ Result<std::string> read_secret(std::string_view text) {
     else
         text = text.substr(first, text.find_last_not_of(kBlank) - first + 1);
     if (text.size() < kSecretBytesMin || text.size() > kSecretBytesMax)
-        return fail(Code::Invalid,
-                    "peer_secret_file holds " + std::to_string(text.size()) +
-                        " bytes; a secret of 32 to 4096 is allowed, for instance from `openssl rand "
-                        "-hex 32`");
+        return fail(
+            Code::Invalid,
+            "peer_secret_file holds " + std::to_string(text.size()) +
+                " bytes; a secret of 32 to 4096 is allowed, for instance from `openssl rand "
+                "-hex 32`");
     return std::string(text);
 }
 

@@ -71,7 +71,6 @@ inline constexpr std::size_t kSecretBytesMax = 4096;
 // `text` without the blanks and line ends around it. A failure says what is wrong with it, and nothing of it.
 [[nodiscard]] Result<std::string> read_secret(std::string_view text);
 
-
 // How often a body's progress is looked at: long enough for a network that stalls for some seconds.
 [[nodiscard]] inline std::int64_t body_look_ms(const Settings& settings) {
     return std::min<std::int64_t>(10'000, settings.body_timeout_ms);

@@ -34,13 +34,15 @@ TEST_CASE("values out of range or not numbers are refused") {
 }
 
 TEST_CASE("calls between nodes need a secret, and a socket without TLS") {
-    const auto settings =
-        read_settings({{"peer_secret_file", "/s"}, {"cluster_listen", "10.0.0.1:9"}, {"peer_connections", "4"}});
+    const auto settings = read_settings(
+        {{"peer_secret_file", "/s"}, {"cluster_listen", "10.0.0.1:9"}, {"peer_connections", "4"}});
     REQUIRE(settings.ok());
     CHECK(settings->peer_connections == 4);
     CHECK(settings->peer_connect_timeout_ms == 1000);
     CHECK_FALSE(read_settings({{"cluster_listen", "10.0.0.1:9"}}).ok());
-    CHECK_FALSE(read_settings({{"peer_secret_file", "/s"}, {"tls_certificate", "/c"}, {"tls_key", "/k"}}).ok());
+    CHECK_FALSE(
+        read_settings({{"peer_secret_file", "/s"}, {"tls_certificate", "/c"}, {"tls_key", "/k"}})
+            .ok());
     CHECK(read_settings({{"peer_secret_file", "/s"},
                          {"cluster_listen", "10.0.0.1:9"},
                          {"tls_certificate", "/c"},
@@ -52,7 +54,8 @@ TEST_CASE("a secret is trimmed, and neither short nor endless") {
     const std::string good(32, 's');
     CHECK(*read_secret("\n " + good + " \r\n") == good);
     CHECK(read_secret(std::string(4096, 's')).ok());
-    for (const std::string& bad : {std::string(), std::string(" \n"), std::string(31, 's'), std::string(4097, 's')}) {
+    for (const std::string& bad :
+         {std::string(), std::string(" \n"), std::string(31, 's'), std::string(4097, 's')}) {
         const auto secret = read_secret(bad);
         REQUIRE_FALSE(secret.ok());
         CHECK(secret.error().message.find("32 to 4096") != std::string::npos);

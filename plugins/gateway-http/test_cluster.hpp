@@ -38,9 +38,10 @@ private:
     std::string path_ = "/tmp/hf-test-secret-XXXXXX";
 };
 
-inline TestSupervisor::Options node_options(const std::string& node,
-                                            const SecretFile& secret,
-                                            std::vector<std::pair<std::string, std::string>> settings = {}) {
+inline TestSupervisor::Options node_options(
+    const std::string& node,
+    const SecretFile& secret,
+    std::vector<std::pair<std::string, std::string>> settings = {}) {
     TestSupervisor::Options out;
     out.binary = HF_GATEWAY_HTTP;
     out.node = node;
@@ -120,6 +121,15 @@ public:
                 static_cast<ssize_t>(bytes.size()));
     }
     void close() { client_.reset(); }
+    // Nobody has sent anything more: who connected has closed without a word.
+    [[nodiscard]] bool hears_nothing() {
+        while (knocked()) {
+            accept();
+            char byte = 0;
+            if (::recv(client_.get(), &byte, 1, 0) != 0) return false;
+        }
+        return true;
+    }
 
 private:
     void fill() {

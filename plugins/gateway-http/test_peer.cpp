@@ -27,7 +27,8 @@ std::string describe_origin(const abi::PeerOrigin& origin) {
     if (origin.http()) text += ", http";
     if (origin.last()) text += ", last";
     if (origin.due_ms() != 0)
-        text += ", due " + std::to_string(origin.due_ms()) + ", nonce " + std::to_string(origin.nonce());
+        text += ", due " + std::to_string(origin.due_ms()) + ", nonce " +
+                std::to_string(origin.nonce());
     return text;
 }
 

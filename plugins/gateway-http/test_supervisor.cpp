@@ -153,8 +153,10 @@ void TestSupervisor::handle(const port::Received& received) {
         const auto tenant = again.CreateString("default");
         const auto app = again.CreateString("app");
         const std::uint16_t listeners = options_.second_listener ? 2 : 1;
-        channel_->request(
-            kConfigureId, abi::CreateConfigure(again, 0, list, 42, tenant, app, 0, listeners), 0, 0);
+        channel_->request(kConfigureId,
+                          abi::CreateConfigure(again, 0, list, 42, tenant, app, 0, listeners),
+                          0,
+                          0);
         return;
     }
     if (received.type == abi::Body::Request) {

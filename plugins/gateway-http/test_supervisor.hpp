@@ -54,9 +54,9 @@ public:
     struct Options {
         std::string binary;  // HOLDFAST_TEST_GATEWAY in the environment wins over it
         std::vector<std::pair<std::string, std::string>> settings;
-        std::uint16_t port = 0;                          // 0: the system chooses
+        std::uint16_t port = 0;  // 0: the system chooses
         std::string node = "test-node";
-        bool second_listener = false;  // cluster_port()
+        bool second_listener = false;                    // cluster_port()
         port::ChannelSizes sizes{4U << 20U, 4U << 20U};  // as the daemon gives a gateway
     };
     explicit TestSupervisor(const Options& options);

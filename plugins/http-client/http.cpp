@@ -72,8 +72,7 @@ struct Http::Exchange {
             return 0;
         }
         exchange.taken += total;
-        if (exchange.request.on_body)
-            return exchange.request.on_body({bytes, total}) ? total : 0;
+        if (exchange.request.on_body) return exchange.request.on_body({bytes, total}) ? total : 0;
         exchange.answer.body.append(bytes, total);
         return total;
     }

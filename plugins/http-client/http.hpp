@@ -29,10 +29,11 @@ struct HttpRequest {
     std::vector<std::pair<std::string, std::string>> headers;
     std::vector<std::string> left_out = {};  // fields that libcurl is not to send by itself
     std::string body;
-    int body_fd = -1;  // instead of `body`: a file, read from its start; stays the caller's, open until the end
-    std::uint64_t body_bytes = 0;  // of that file
-    bool once = false;             // whatever the method
-    std::int64_t timeout_ms = 5'000;   // from the start of sending to the last byte
+    int body_fd =
+        -1;  // instead of `body`: a file, read from its start; stays the caller's, open until the end
+    std::uint64_t body_bytes = 0;        // of that file
+    bool once = false;                   // whatever the method
+    std::int64_t timeout_ms = 5'000;     // from the start of sending to the last byte
     std::uint64_t answer_bytes_max = 0;  // a longer body ends the exchange
     // Takes the answer's body as it comes, instead of HttpAnswer. False ends the exchange.
     std::function<bool(std::string_view)> on_body = {};
@@ -59,8 +60,10 @@ public:
     struct Options {
         std::size_t connections_max = 32;
         std::int64_t connect_timeout_ms = 2'000;
-        std::string ca_pem = {};  // TLS: whom to believe; empty: nobody, so every https request fails
-        long idle_s_max = 0;      // a connection that was silent for longer is not used again; 0: libcurl's 118 s
+        std::string ca_pem =
+            {};  // TLS: whom to believe; empty: nobody, so every https request fails
+        long idle_s_max =
+            0;  // a connection that was silent for longer is not used again; 0: libcurl's 118 s
     };
     using Done = std::function<void(HttpAnswer&)>;
     using Id = std::uint64_t;

@@ -220,8 +220,8 @@ private:
     std::uint64_t serial_next_ = 0;
     std::uint64_t serial_end_ = 0;
     int stale_readers_ = 0;
-    std::size_t applies_ = 0;       // since dead readers were looked for
-    std::atomic<int> broken_{0};    // LMDB's code
+    std::size_t applies_ = 0;     // since dead readers were looked for
+    std::atomic<int> broken_{0};  // LMDB's code
     std::atomic<std::uint64_t> commits_{0};
 };
 

@@ -168,7 +168,8 @@ TEST_CASE("a neighbour killed while it writes leaves the writer's lock to us") {
     CHECK(keys_of(*bucket, "ours").size() == n);
 }
 
-TEST_CASE("a neighbour killed inside a write transaction leaves nothing of it and holds up nobody") {
+TEST_CASE(
+    "a neighbour killed inside a write transaction leaves nothing of it and holds up nobody") {
     const TempDir dir;
     { CHECK(open(dir.path())->put(a_put("before", "x", {1, 1})).outcome == Outcome::Applied); }
     // By LMDB itself, because a bucket's transactions end before it returns.

@@ -87,8 +87,8 @@ public:
 private:
     // Thue and Morse: the parity of a number's ones.
     hf::conformance::LinkedStorage& next() {
-        return *(*processes_)[static_cast<std::size_t>(std::popcount(turn_++)) %
-                              processes_->size()];
+        return *(
+            *processes_)[static_cast<std::size_t>(std::popcount(turn_++)) % processes_->size()];
     }
     Processes* processes_;
     std::uint64_t turn_ = 0;
@@ -156,8 +156,8 @@ int main(int argc, char** argv) {
 
     Processes processes;
     for (int i = 0; i < (arguments.shared ? 2 : 1); ++i) {
-        processes.push_back(std::make_unique<hf::conformance::LinkedStorage>(
-            arguments.plugin, settings, traits));
+        processes.push_back(
+            std::make_unique<hf::conformance::LinkedStorage>(arguments.plugin, settings, traits));
         if (const auto started = processes.back()->start(); !started) {
             std::fprintf(stderr,
                          "%s does not start: %s\n",
@@ -173,8 +173,7 @@ int main(int argc, char** argv) {
     int code = run_all(store, processes, arguments.only);
     for (const auto& one : processes) {
         if (const int exit_code = one->shed(); exit_code != 0) {
-            std::printf(
-                "%-40s FAILED: it did not end by itself with 0 (%d)\n", "sheds", exit_code);
+            std::printf("%-40s FAILED: it did not end by itself with 0 (%d)\n", "sheds", exit_code);
             code = kExitFailed;
         }
     }

@@ -40,6 +40,7 @@ Time Node::next_tick() const {
 }
 
 void Node::set_wall(Time offset) {
+    world_.wall_shows(wall_ms());  // what was due by the old one stays so
     wall_offset_ = offset;
     world_.wall_shows(wall_ms());
     feed(core::ClockIs{wall_offset_});

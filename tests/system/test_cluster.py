@@ -42,12 +42,12 @@ def times(node, actor, ident):
     return number(node, f"/actor/ledger/{actor}/id?{ident:016d}")
 
 
-def until_200(node, path, seconds):
-    """POSTs until the node answers 200: the body, the seconds that took, and what came before."""
+def until_200(node, path, seconds, patience=None):
+    """POSTs until the node answers 200: the body, the seconds that took, and what came before. `patience`: of one request."""
     begun, before = time.monotonic(), []
 
     def served():
-        status, body = ask(node, "POST", path, timeout=seconds)
+        status, body = ask(node, "POST", path, timeout=patience or seconds)
         if status == 200:
             return [body]
         before.append((status, body[:200]))
@@ -195,8 +195,10 @@ class Ends(Cluster):
         asker = threading.Thread(target=lambda: late.append(add(nodes[0], "late", 2, timeout=60)))
         asker.start()
         try:
-            body, took, before = until_200(nodes[1], "/actor/counter/alice", TAKEOVER_S + 10)
+            # What was passed on to it hangs there; whoever asks again is served by the other, in time.
+            body, took, before = until_200(nodes[1], "/actor/counter/alice", TAKEOVER_S + 10, patience=0.5)
             self.assertEqual(body, b"2\n", before)
+            self.assertLessEqual(took, TAKEOVER_S + 0.5, before)
             wait_for("the ledger is taken over", lambda: add(nodes[1], "late", 3)[0] == 200, 10)
         finally:
             for pid in reversed(stopped):
@@ -290,6 +292,47 @@ class Refuses(Cluster):
             self.assertEqual(body, b"2\n")
         expected = 2 if status == 200 else 1
         self.assertEqual(until_200(nodes[1], "/actor/counter/alice", 10)[0], b"%d\n" % (expected + 1))
+
+
+class Drains(Cluster):
+    def state_of(self, node, ident):
+        return {row["id"]: row["state"] for row in node.cli("cluster", "status")["nodes"]}[ident]
+
+    def test_a_node_gives_its_actors_away_under_load_and_takes_some_again(self):
+        nodes = self.cluster(3, classes=("counter", "ledger"))
+        names = [f"/actor/counter/c{i}" for i in range(60)]
+        for name in names:
+            self.assertEqual(until_200(nodes[0], name, READY_S)[0], b"1\n")
+        load = Load(nodes[0], actors=8, threads=2).start()
+        try:
+            wait_for("the load is answered", lambda: load.count() > 100, 60)
+            nodes[1].cli("cluster", "drain", "n1")
+            wait_for("n1 is drained", lambda: self.state_of(nodes[1], "n1") == "drained", 60)
+            was = load.count()
+            wait_for("the load goes on through it", lambda: load.count() > was + 100, 60)
+        finally:
+            load.stop()
+        load.verify(self, allow=(200, 503))
+        for name in names:
+            self.assertEqual(until_200(nodes[0], name, 20)[0], b"2\n")
+        self.assertEqual([a for a in nodes[0].cli("actors", "--all")["actors"] if a["state"] == "resident"], [])
+        nodes[2].cli("cluster", "undrain", "n1")
+        wait_for("n1 serves", lambda: self.state_of(nodes[1], "n1") == "serving", 30)
+        self.owner_is_among(nodes[0], "/actor/counter/fresh")
+        self.nobody_wrong(*nodes)
+
+    def owner_is_among(self, node, path):
+        until_200(node, path, READY_S)
+        name = path.rsplit("/", 1)[1]
+        self.assertIn((name, "resident"), [(a["name"], a["state"]) for a in node.cli("actors", "--all")["actors"]])
+
+    def test_who_has_nobody_to_give_them_to_is_stuck_and_serves(self):
+        node, = self.cluster(1)
+        until_200(node, "/actor/counter/alice", READY_S)
+        node.cli("cluster", "drain", "n1")
+        wait_for("it is stuck", lambda: self.state_of(node, "n1") == "stuck", 20)
+        self.assertEqual(until_200(node, "/actor/counter/alice", 5)[0], b"2\n")
+        self.assertEqual(until_200(node, "/actor/counter/bob", 5)[0], b"1\n")
 
 
 class Between(Cluster):

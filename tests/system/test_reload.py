@@ -107,6 +107,29 @@ class Reload(ReloadCase):
         self.assertFalse(set(old) & set(pids()))
         self.common_checks(node, node.pid)
 
+    def test_a_roll_back_of_the_runtime_takes_limits_back_and_a_reload_brings_the_files(self):
+        node = self.node({"plugin.gateway": {"body_bytes_max": "1MiB"}, "class.vault": {"memory_max": "4MiB", "body_max": "100KiB"}},
+                         classes=("counter", "vault"))
+
+        def echo(kib):
+            return node.post("/actor/vault/v/echo", body=b"x" * (kib << 10))[0]
+        self.assertEqual((echo(90), echo(150)), (200, 413))
+        self.rewrite(node, {"class.vault": {"body_max": "200KiB"}})
+        node.cli("config", "reload")
+        self.assertEqual((echo(150), echo(250)), (200, 413))
+        node.cli("rollback", "runtime")
+        self.assertEqual((echo(90), echo(150)), (200, 413))
+        # The file is as it was, the runtime is not.
+        self.assertEqual(self.reload(node), {})
+        self.assertEqual(echo(150), 200)
+        # And the file may go to what the runtime was taken back to.
+        node.cli("rollback", "runtime")
+        self.rewrite(node, {"class.vault": {"body_max": "100KiB"}})
+        self.assertEqual(self.reload(node), {"class.vault.body_max": ("200KiB", "100KiB")})
+        self.assertEqual((echo(90), echo(150)), (200, 413))
+        self.assertEqual(self.reload(node), {})
+        self.common_checks(node, node.pid)
+
     def test_keys_that_need_a_restart_refuse_all_of_it_by_name(self):
         node = self.node()
         self.rewrite(node, {"limits": {"mailbox_events": 5, "request_timeout": "9s"}, "plugin.runtime": {"instances": 3},

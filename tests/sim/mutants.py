@@ -17,7 +17,7 @@ from pathlib import Path
 CORE = "agent/core/"
 # Enough for each mutant; the slowest needs about 5 000 runs of one node, most need ten. Every second seed is of the other kind.
 SEEDS = 12000
-CLUSTER_SEEDS = 3000
+CLUSTER_SEEDS = 2000
 TIMEOUT_S = 180
 
 # name: (why it is wrong, [(file, old, new), ...])

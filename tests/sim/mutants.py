@@ -269,7 +269,7 @@ CLUSTER_MUTANTS = {
         [("hold.cpp", "    store_.abandon(std::exchange(unit.commit_op, 0));", "    unit.commit_op = 0;")]),
     "id-of-another-taken": (
         "a second data directory takes the id of a node that lives",
-        [("boot.cpp", "    if (lease.none() || own || dead) return true;", "    return true;")]),
+        [("boot.cpp", "    if (lease.none() || own || dead) return true;", "    if (lease.none() || own || dead || record.incarnation != 0) return true;")]),
     "stop-keeps-the-lease": (
         "others wait for a node that has stopped",
         [("core.cpp", "        lease_.resign();\n", "")]),

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Runs the suites, prints the time of each, and ends with the plain line `N passed, N failed`.
 
-Suites unit, abi, conformance, sim, tidy and long are meson tests; `system` is tests/system, `fuzz` is tests/fuzz, `s3` is
-tests/s3, which wants a real store and so runs with --all or by name only. A skipped
+Suites unit, abi, conformance, sim, tidy and long are meson tests; `system` is tests/system. `fuzz`, tests/fuzz, wants a build of
+its own and `s3`, tests/s3, a real store: they run with --all or by name only. A skipped
 test is printed with its reason and counted apart. With --all the sanitizer builds and the long suites run as well.
 """
 import argparse
@@ -172,7 +172,7 @@ def s3_suite(tally, build):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true", help="add sanitizer builds, long storms and thousands of seeds")
-    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system fuzz long s3; default: all but long and s3")
+    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system fuzz long s3; default: all but the last three")
     options = parser.parse_args()
     known = [*MESON_SUITES, "system", "fuzz", "long", "s3"]
     for suite in options.suites:
@@ -180,7 +180,7 @@ def main():
             parser.error(f"there is no suite '{suite}'; there are: {' '.join(known)}")
     build = os.path.join(ROOT, "build")
     tally = Tally()
-    suites = options.suites or [*MESON_SUITES, "system", "fuzz"]
+    suites = options.suites or [*MESON_SUITES, "system", *(["fuzz"] if options.all else [])]
     for suite in suites:
         if suite == "system":
             system_suite(tally, build, "system", ["--long"] if options.all else [])
@@ -194,7 +194,7 @@ def main():
         if options.all:
             s3_suite(tally, build)
         else:
-            print("skipped: ./dev test s3 (starts a real store; --all runs it too)")
+            print("skipped: ./dev test fuzz (a build of its own) and s3 (starts a real store); --all runs them too")
     if options.all and not options.suites:
         meson_suite(tally, build, "long", "long", timeout_multiplier=3)
         sanitized(tally, "address,undefined", ADDRESS,

@@ -225,11 +225,6 @@ MUTANTS = {
 
 # Of several nodes on one bucket.
 CLUSTER_MUTANTS = {
-    "renews-what-was-taken": (
-        "a node whose lease was ended by another goes on",
-        [("lease.cpp",
-          "        return lose(\"its record nodes/\" + env_.config.node_id + \" was changed by somebody else\");",
-          "    {\n        etag_ = answer.etag;\n        return renew();\n    }")]),
     "lease-counts-from-the-answer": (
         "others count from when they saw the renewal, which may be long before its answer",
         [("lease.cpp", "        etag_ = answer.etag;\n        valid_until_ = asked + spec.ttl",

@@ -8,16 +8,8 @@ using namespace hf;
 using namespace hf::core;
 using testing::Actors;
 using testing::Pair;
+using testing::reason;
 using testing::Rig;
-
-namespace {
-
-ReplyReason reason(Pair& pair, const std::string& id, std::uint64_t req) {
-    REQUIRE(pair.reply(id, req) != nullptr);
-    return pair.reply(id, req)->reason;
-}
-
-}  // namespace
 
 TEST_CASE("an_actor_is_held_by_one_node_and_others_ask_that_one") {
     Pair pair;

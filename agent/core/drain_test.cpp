@@ -7,14 +7,10 @@ using namespace hf;
 using namespace hf::core;
 using testing::Actors;
 using testing::Pair;
+using testing::reason;
 using testing::Rig;
 
 namespace {
-
-ReplyReason reason(Pair& pair, const std::string& id, std::uint64_t req) {
-    REQUIRE(pair.reply(id, req) != nullptr);
-    return pair.reply(id, req)->reason;
-}
 
 void drain(Pair& pair, const std::string& node) {
     pair.bucket->put(key::drain(node), {});

@@ -63,17 +63,13 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
             return pump(unit);
         }
         if (record.state == HoldState::Held && !may_take(unit, record)) return;
-        if (drain_.on())
-            if (const std::string peer = chosen_peer(unit.key); !peer.empty())
-                return give_to(unit, peer);
         unit.prior_incarnation = record.incarnation;
         unit.prior_node = record.owner;
     } else if (answer.outcome != Outcome::NotFound) {
         return acquire_failed(unit, answer.reason);
-    } else if (drain_.on()) {
-        if (const std::string peer = chosen_peer(unit.key); !peer.empty())
-            return give_to(unit, peer);
     }
+    const std::string peer = drain_.on() ? chosen_peer(unit.key) : std::string();
+    if (!peer.empty()) return give_to(unit, peer);
     ++record.epoch;
     record.state = HoldState::Held;
     record.owner = env_.config.node_id;

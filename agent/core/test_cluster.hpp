@@ -1,6 +1,8 @@
 // Two nodes on one bucket, with a network between their gateways. For tests only.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -153,5 +155,11 @@ private:
     std::vector<std::unique_ptr<Node>> dead_;
     std::uint64_t last_req_ = 1'000'000;
 };
+
+// How node `id` answered that request; it has.
+inline ReplyReason reason(Pair& pair, const std::string& id, std::uint64_t req) {
+    REQUIRE(pair.reply(id, req) != nullptr);
+    return pair.reply(id, req)->reason;
+}
 
 }  // namespace hf::core::testing

@@ -187,10 +187,8 @@ void Units::hand_alarm(const Hint& hint) {
     left.op = call.op;
     PeerOp op = op_of_peer(gateway, peer);
     op.alarm = hint;
-    peer_ops_.emplace(call.op, std::move(op));
     alarms_to_hand_.insert_or_assign(hint.unit, std::move(left));
-    supervision_.told(gateway);
-    env_.emit(std::move(call));
+    send_to_peer(std::move(call), std::move(op));
 }
 
 void Units::alarm_handed(const PeerOp& op, PeerOutcome outcome, const ReplyOut& reply) {

@@ -69,7 +69,7 @@ void Units::hold_read(Unit& unit, StoreAnswer& answer) {
         return acquire_failed(unit, answer.reason);
     }
     const std::string peer = drain_.on() ? chosen_peer(unit.key) : std::string();
-    if (!peer.empty()) return give_to(unit, peer);
+    if (!peer.empty()) return elsewhere(unit, peer, To::Chosen);
     ++record.epoch;
     record.state = HoldState::Held;
     record.owner = env_.config.node_id;
@@ -96,7 +96,7 @@ bool Units::may_take(Unit& unit, const HoldRecord& record) {
             ++env_.stats.taken_over;
             return true;
         case Peers::Standing::Alive:
-            elsewhere(unit, record.owner);
+            elsewhere(unit, record.owner, To::Owner);
             return false;
         case Peers::Standing::Unknown:
             break;

@@ -47,24 +47,15 @@ void Units::forget_owner(Unit& unit) {
     unit.owner_until = 0;
 }
 
-void Units::elsewhere(Unit& unit, const std::string& node) {
+// Another node holds it, or is to take it: then nobody does, this node gives everything away, and it is not remembered,
+// because the one that was chosen may not come to hold it.
+void Units::elsewhere(Unit& unit, const std::string& node, To to) {
     unit.hold = Hold::Idle;
     unit.hold_tries = 0;
     unit.owner = node;
-    unit.owner_until = env_.now + kOwnerHint;
+    unit.owner_until = to == To::Owner ? env_.now + kOwnerHint : 0;
     ++unit.pumping;
-    pass_on(unit, To::Owner);
-    --unit.pumping;
-}
-
-// Nobody holds it, and this node gives everything away. It is not remembered: `peer` may not come to hold it.
-void Units::give_to(Unit& unit, const std::string& peer) {
-    unit.hold = Hold::Idle;
-    unit.hold_tries = 0;
-    unit.owner = peer;
-    unit.owner_until = 0;
-    ++unit.pumping;
-    pass_on(unit, To::Chosen);
+    pass_on(unit, to);
     --unit.pumping;
 }
 
@@ -138,6 +129,12 @@ Units::PeerOp Units::op_of_peer(Handle gateway, const std::string& node) const {
     return op;
 }
 
+void Units::send_to_peer(PeerCall call, PeerOp op) {
+    peer_ops_.emplace(call.op, std::move(op));
+    supervision_.told(call.to);
+    env_.emit(std::move(call));
+}
+
 void Units::ask_node(Unit& unit, Mail mail, Handle gateway, To to) {
     PeerCall call = call_of_peer(gateway, unit.owner);
     call.class_name = class_name(unit);
@@ -163,9 +160,7 @@ void Units::ask_node(Unit& unit, Mail mail, Handle gateway, To to) {
     op.chosen = to == To::Chosen;
     ++unit.peer_calls;
     ++env_.stats.passed_on;
-    peer_ops_.emplace(call.op, std::move(op));
-    supervision_.told(gateway);
-    env_.emit(std::move(call));
+    send_to_peer(std::move(call), std::move(op));
 }
 
 void Units::peer_replied(PeerRepliedIn& event) {
@@ -345,10 +340,7 @@ void Units::settle_at_owner(const Unit& receiver, const std::string& source, std
     call.origin.ask = PeerAsk::Settled;
     call.origin.source = source;
     call.origin.n = n;
-    PeerOp op = op_of_peer(gateway, receiver.owner);
-    peer_ops_.emplace(call.op, std::move(op));
-    supervision_.told(gateway);
-    env_.emit(std::move(call));
+    send_to_peer(std::move(call), op_of_peer(gateway, receiver.owner));
 }
 
 }  // namespace hf::core

@@ -199,10 +199,9 @@ private:
 
     // pass_on.cpp
     [[nodiscard]] bool owner_known(const Unit& unit) const;
-    void elsewhere(Unit& unit, const std::string& node);
-    void give_to(Unit& unit, const std::string& peer);
     // Owner: it holds the unit. Chosen: it is to take it.
     enum class To : std::uint8_t { Owner, Chosen };
+    void elsewhere(Unit& unit, const std::string& node, To to);
     void pass_on(Unit& unit, To to);
     [[nodiscard]] bool settle_here(Unit& unit, Mail& mail, To to);
     void ask_node(Unit& unit, Mail mail, Handle gateway, To to);
@@ -213,6 +212,7 @@ private:
     void peers_of_gateway_gone(Handle gateway);
     void peers_of_dead_nodes_gone();
     void end_unknown(std::vector<OpId> ids, const std::string& why);
+    void send_to_peer(PeerCall call, PeerOp op);
     [[nodiscard]] PeerOp op_of_peer(Handle gateway, const std::string& node) const;
     [[nodiscard]] bool peer_deadline_passed(const DeadlineEntry& entry);
     void peer_asks(const RequestIn& request);

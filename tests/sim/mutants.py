@@ -245,7 +245,7 @@ CLUSTER_MUTANTS = {
         [("peers.cpp", "return peer.since + ttl + env_.config.lease.grace;", "return peer.since + ttl;")]),
     "taken-from-the-living": (
         "a hold is taken from a node that lives",
-        [("hold.cpp", "            elsewhere(unit, record.owner);\n            return false;", "            return true;")]),
+        [("hold.cpp", "            elsewhere(unit, record.owner, To::Owner);\n            return false;", "            return true;")]),
     "takeover-without-a-seal": (
         "the old owner's write under way is not fenced",
         [("hold.cpp", "    unit.restored = unit.epoch > 1;\n    unit.sealed = false;",

@@ -138,18 +138,29 @@ void Core::handle(ConfigChanged& event) {
 }
 
 void Core::handle(DrainCommand& event) {
-    const auto refuse = [&](std::string text) {
-        env_.emit(CommandDone{event.command, false, std::move(text)});
+    const auto refuse = [this, command = event.command](std::string text) {
+        env_.emit(CommandDone{command, false, std::move(text)});
     };
     if (env_.config.lease.none())
         return refuse(
             "this node has its store for itself (lease = \"none\"): nobody is there to take its "
             "actors");
+    if (event.node == env_.config.node_id || peers_.all().contains(event.node))
+        return control_.ask(event);
     std::string known = env_.config.node_id;
     for (const auto& [id, peer] : peers_.all()) known += ", " + id;
-    if (event.node != env_.config.node_id && !peers_.all().contains(event.node))
-        return refuse("there is no node '" + event.node + "' on this store; there is " + known);
-    control_.ask(event);
+    std::string unknown =
+        "there is no node '" + event.node + "' on this store; there is " + std::move(known);
+    const std::string record = key::node(event.node);
+    if (!parse_node_key(record)) return refuse(std::move(unknown));
+    // One that joined a moment ago is in no listing of ours yet.
+    store_.get(record, [this, refuse, command = event, unknown](StoreAnswer& answer) {
+        if (answer.outcome == Outcome::Applied) return control_.ask(command);
+        refuse(answer.outcome == Outcome::NotFound
+                   ? unknown
+                   : "the store does not say whether there is a node '" + command.node +
+                         "': " + answer.reason);
+    });
 }
 
 void Core::on_serving(Kind kind, Handle handle) {

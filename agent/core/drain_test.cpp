@@ -1,6 +1,8 @@
 // A node that gives everything away: what goes where, in which order, and what it says of itself.
 #include <doctest/doctest.h>
 
+#include <map>
+
 #include "agent/core/test_cluster.hpp"
 
 using namespace hf;
@@ -43,6 +45,27 @@ TEST_CASE("a_drain_empties_a_node_and_its_actors_are_served_by_the_peer") {
         CHECK(events_at(pair, "n2", name, EventKind::Http) == 1);
     }
     CHECK(pair.rig("n1").core.lease().valid());
+}
+
+TEST_CASE("a_node_that_no_listing_has_shown_yet_can_be_drained_and_a_made_up_one_cannot") {
+    Pair pair;
+    NodeRecord fresh = pair.record("n2");
+    fresh.id = "n3";
+    pair.bucket->put(key::node("n3"), pair.codec.encode(fresh));
+    pair.rig("n1").feed(DrainCommand{1, "n3", true});
+    pair.rig("n1").feed(DrainCommand{2, "n4", true});
+    pair.rig("n1").feed(DrainCommand{3, "../n2", true});
+    pair.carry();
+    const auto done = pair.rig("n1").all<CommandDone>();
+    REQUIRE(done.size() == 3);
+    std::map<std::uint64_t, CommandDone> by_id;
+    for (const auto& [at, command] : done) by_id[command.command] = command;
+    CHECK(by_id[1].ok);
+    CHECK(pair.bucket->objects.contains(key::drain("n3")));
+    CHECK_FALSE(by_id[2].ok);
+    CHECK(by_id[2].text.find("there is no node 'n4'") != std::string::npos);
+    CHECK_FALSE(by_id[3].ok);
+    CHECK_FALSE(pair.bucket->objects.contains(key::drain("n4")));
 }
 
 TEST_CASE("no_more_than_sixteen_are_on_their_way_at_once") {

@@ -17,65 +17,24 @@ class Actors {
 public:
     using Handler = std::function<std::optional<DeliveredIn>(const Deliver&, DeliveredIn)>;
 
-    explicit Actors(Rig& rig) : rig_(rig) {
-        rig.hook = [this](const Action& action) { return take(action); };
-    }
+    explicit Actors(Rig& rig);
+    ~Actors();
+    Actors(const Actors&) = delete;
+    Actors& operator=(const Actors&) = delete;
     void on(const std::string& name, Handler handler) { handlers_[name] = std::move(handler); }
-    std::vector<Deliver> seen(const std::string& name) const {
-        std::vector<Deliver> out;
-        for (const auto& [who, deliver] : seen_)
-            if (who == name) out.push_back(deliver);
-        return out;
-    }
+    std::vector<Deliver> seen(const std::string& name) const;
     std::vector<Resume> resumed;
     std::function<bool(const StoreRequest&)> store;  // true: kept from the store
     std::vector<StoreRequest> requests;
     std::function<bool(const Action&)> others;  // whatever else; true: taken care of
 
     // The event asks for a call and waits.
-    static DeliveredIn calls(const Deliver& deliver, const std::string& target) {
-        DeliveredIn answer = Rig::delivered(deliver);
-        answer.changes.clear();
-        answer.reply_status = 0;
-        answer.status = DeliverStatus::Calling;
-        answer.call = CallWish{1, target, "ask", {7}, 0};
-        return answer;
-    }
+    static DeliveredIn calls(const Deliver& deliver, const std::string& target);
     // The end of an event that went on with Resume.
-    static DeliveredIn finished(const Resume& resume) {
-        DeliveredIn answer;
-        answer.from = resume.to;
-        answer.op = resume.op;
-        answer.activation = resume.activation;
-        answer.status = DeliverStatus::Ok;
-        answer.reply_status = 200;
-        answer.changes = {2};
-        return answer;
-    }
+    static DeliveredIn finished(const Resume& resume);
 
 private:
-    bool take(const Action& action) {
-        if (const auto* activate = std::get_if<Activate>(&action))
-            names_[activate->activation] = activate->name;
-        if (const auto* request = std::get_if<StoreRequest>(&action)) {
-            requests.push_back(*request);
-            return store && store(*request);
-        }
-        if (const auto* resume = std::get_if<Resume>(&action)) {
-            resumed.push_back(*resume);
-            rig_.feed(finished(*resume));
-            return true;
-        }
-        const auto* deliver = std::get_if<Deliver>(&action);
-        if (deliver == nullptr) return others && others(action);
-        const std::string name = names_[deliver->activation];
-        seen_.emplace_back(name, *deliver);
-        const auto handler = handlers_.find(name);
-        if (handler == handlers_.end()) return false;
-        if (auto answer = handler->second(*deliver, Rig::delivered(*deliver)))
-            rig_.feed(std::move(*answer));
-        return true;
-    }
+    bool take(const Action& action);
     Rig& rig_;
     std::map<std::string, Handler> handlers_;
     std::map<std::uint64_t, std::string> names_;

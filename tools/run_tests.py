@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """Runs the suites, prints the time of each, and ends with the plain line `N passed, N failed`.
 
-Suites unit, abi, conformance, sim, tidy and long are meson tests; `system` is tests/system. `fuzz`, tests/fuzz, wants a build of
-its own and `s3`, tests/s3, a real store: they run with --all or by name only. A skipped
-test is printed with its reason and counted apart. With --all the sanitizer builds and the long suites run as well.
+Suites unit, abi, conformance, sim, tidy, long and lint are meson tests; `system` is tests/system. `fuzz`, tests/fuzz, wants a
+build of its own and `s3`, tests/s3, a real store: they run with --all or by name only. A skipped test is printed with its
+reason and counted apart. With --all the long suites, the sanitizers and lint run as well. Their compilers work beside the
+other suites, in the idle scheduling class: the system suite waits for timers half of its time.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -110,41 +112,61 @@ def targets_of(build, tests):
     return sorted(wanted)
 
 
-def sanitized(tally, kind, tests, env):
-    start = time.monotonic()
+def idly(command):
+    """Runs it in the idle scheduling class: it gives way at once to whoever wants the processor. Its result, output kept."""
+    return subprocess.run(["chrt", "--idle", "0", *command], text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL, check=False)
+
+
+def make(set_up, build, targets):
+    """Configures a build directory and makes what `targets` says is wanted; what was said if that fails, else None."""
+    done = idly([os.path.join(ROOT, "dev"), *set_up])
+    if done.returncode == 0:
+        done = idly(["ninja", "-C", build, "--quiet", *targets()])
+    return None if done.returncode == 0 else done.stdout[-6000:]
+
+
+def make_sanitized(kind, tests):
     build = os.path.join(ROOT, "build-" + kind)
-    set_up = subprocess.run([os.path.join(ROOT, "dev"), "setup-sanitized", kind], stdin=subprocess.DEVNULL, check=False)
-    if set_up.returncode != 0 or \
-            subprocess.run(["ninja", "-C", build, "--quiet", *targets_of(build, tests)], stdin=subprocess.DEVNULL, check=False).returncode != 0:
+    return make(["setup-sanitized", kind], build, lambda: targets_of(build, tests))
+
+
+def sanitized(tally, kind, tests, env, made):
+    said = made.result()
+    if said is not None:
         tally.add(0, 1)
-        print(f"FAILED the build with {kind}")
+        print(f"FAILED the build with {kind}:\n{said}")
         return
-    print(f"built with {kind} in {time.monotonic() - start:.0f} s", flush=True)
-    meson_run(tally, build, tests, "sanitizer " + kind, env, 8)
+    meson_run(tally, os.path.join(ROOT, "build-" + kind), tests, "sanitizer " + kind, env, 8)
 
 
 # Seconds of each fuzz target: enough for its seeds and what lies next to them, and for a look further.
 FUZZ_SECONDS, FUZZ_SECONDS_LONG = 5, 60
 
 
-def fuzz_suite(tally, seconds):
+FUZZ_BUILD = os.path.join(ROOT, "build-fuzz")
+FUZZ_RUN = ["/usr/bin/python3", os.path.join(ROOT, "tests", "fuzz", "run.py"), "--build", FUZZ_BUILD]
+
+
+def make_fuzz():
+    listed = subprocess.run([*FUZZ_RUN, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    return make(["setup-fuzz"], FUZZ_BUILD, lambda: listed)
+
+
+def fuzz_suite(tally, seconds, said):
     start = time.monotonic()
-    build = os.path.join(ROOT, "build-fuzz")
-    result = os.path.join(build, "fuzz-results.json")
-    run = [os.path.join(ROOT, "tests", "fuzz", "run.py"), "--build", build]
-    listed = subprocess.run(["/usr/bin/python3", *run, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    result = os.path.join(FUZZ_BUILD, "fuzz-results.json")
     passed, failed, skipped = 0, 1, 0
-    if subprocess.run([os.path.join(ROOT, "dev"), "setup-fuzz"], stdin=subprocess.DEVNULL, check=False).returncode == 0 and \
-            subprocess.run(["ninja", "-C", build, "--quiet", *listed], stdin=subprocess.DEVNULL, check=False).returncode == 0:
+    if said is None:
         if os.path.exists(result):
             os.unlink(result)
-        subprocess.run(["/usr/bin/python3", *run, "--seconds", str(seconds), "--results", result], stdin=subprocess.DEVNULL, check=False)
+        subprocess.run([*FUZZ_RUN, "--seconds", str(seconds), "--results", result], stdin=subprocess.DEVNULL, check=False)
         if os.path.exists(result):
             with open(result, encoding="utf-8") as file:
                 counts = json.load(file)
             passed, failed, skipped = counts["passed"], counts["failed"], counts["skipped"]
     else:
-        print("FAILED the build of the fuzz targets")
+        print(f"FAILED the build of the fuzz targets:\n{said}")
     took = time.monotonic() - start
     tally.add(passed, failed, skipped)
     tally.times.append(("fuzz", took, passed, failed))
@@ -169,37 +191,58 @@ def s3_suite(tally, build):
     print(f"s3: {passed} passed, {failed} failed, {skipped} skipped in {took:.0f} s", flush=True)
 
 
+def lint(build):
+    start = time.monotonic()
+    done = idly(["/usr/bin/python3", os.path.join(ROOT, "tests", "tidy", "lint.py"), build])
+    return done.returncode, done.stdout, time.monotonic() - start
+
+
+def lint_suite(tally, linted):
+    code, said, seconds = linted.result()
+    passed, failed, skipped = int(code == 0), int(code not in (0, SKIP_EXIT)), int(code == SKIP_EXIT)
+    print(f"  lint: {said[-6000:]}")
+    tally.add(passed, failed, skipped)
+    tally.times.append(("lint (beside the others)", seconds, passed, failed))
+    print(f"lint: {passed} passed, {failed} failed, {skipped} skipped in {seconds:.0f} s, beside the others", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true", help="add sanitizer builds, long storms and thousands of seeds")
-    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system fuzz long s3; default: all but the last three")
+    parser.add_argument("suites", nargs="*", help="unit abi conformance sim tidy system fuzz s3 long lint; default: all but the last four")
     options = parser.parse_args()
-    known = [*MESON_SUITES, "system", "fuzz", "long", "s3"]
+    known = [*MESON_SUITES, "system", "fuzz", "s3", "long", "lint"]
     for suite in options.suites:
         if suite not in known:
             parser.error(f"there is no suite '{suite}'; there are: {' '.join(known)}")
     build = os.path.join(ROOT, "build")
     tally = Tally()
-    suites = options.suites or [*MESON_SUITES, "system", *(["fuzz"] if options.all else [])]
-    for suite in suites:
+    everything = options.all and not options.suites
+    if everything:
+        beside = concurrent.futures.ThreadPoolExecutor(1)
+        fuzz_made = beside.submit(make_fuzz)
+        address_made = beside.submit(make_sanitized, "address,undefined", ADDRESS)
+        thread_made = beside.submit(make_sanitized, "thread", THREAD)
+        linted = beside.submit(lint, build)
+    for suite in options.suites or [*MESON_SUITES, "system"]:
         if suite == "system":
             system_suite(tally, build, "system", ["--long"] if options.all else [])
         elif suite == "fuzz":
-            fuzz_suite(tally, FUZZ_SECONDS_LONG if options.all else FUZZ_SECONDS)
+            fuzz_suite(tally, FUZZ_SECONDS_LONG if options.all else FUZZ_SECONDS, make_fuzz())
         elif suite == "s3":
             s3_suite(tally, build)
         else:
             meson_suite(tally, build, suite, suite, timeout_multiplier=3)
-    if not options.suites:
-        if options.all:
-            s3_suite(tally, build)
-        else:
-            print("skipped: ./dev test fuzz (a build of its own) and s3 (starts a real store); --all runs them too")
-    if options.all and not options.suites:
+    if everything:
+        s3_suite(tally, build)
         meson_suite(tally, build, "long", "long", timeout_multiplier=3)
+        fuzz_suite(tally, FUZZ_SECONDS_LONG, fuzz_made.result())
         sanitized(tally, "address,undefined", ADDRESS,
-                  {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"})
-        sanitized(tally, "thread", THREAD, {"TSAN_OPTIONS": "halt_on_error=1"})
+                  {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}, address_made)
+        sanitized(tally, "thread", THREAD, {"TSAN_OPTIONS": "halt_on_error=1"}, thread_made)
+        lint_suite(tally, linted)
+    elif not options.suites:
+        print("skipped: ./dev test fuzz (a build of its own) and s3 (starts a real store); --all runs them too")
     print("\ntime per suite:")
     for label, seconds, passed, failed in tally.times:
         print(f"  {label:28} {seconds:6.0f} s   {passed} passed, {failed} failed")

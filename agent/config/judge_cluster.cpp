@@ -20,6 +20,10 @@ constexpr Part kParts[] = {{"lease_renew", 30, &LeaseConfig::renew},
                            {"lease_grace", 20, &LeaseConfig::grace},
                            {"lease_poll", 15, &LeaseConfig::poll}};
 constexpr std::int64_t kWhole = 100;
+// What is said of a key that is not there is said of the file.
+[[nodiscard]] Place place_of(const Item* item) {
+    return item == nullptr ? Place{} : item->place;
+}
 // Two renewals may fail and the third still comes in time.
 constexpr std::int64_t kRenewalsInLease = 3;
 
@@ -72,14 +76,13 @@ void Judge::check_cluster(const Config& out) {
     const PluginConfig* storage = out.plugin(Slot::Storage);
     if (alone && storage != nullptr && storage->use == "storage-s3")
         complaints_->add(
-            lease.given ? lease.place : plugin_item(Slot::Storage, {})->place,
+            lease.given ? lease.place : place_of(plugin_item(Slot::Storage, {})),
             "'node.lease' must be a duration, for instance \"10s\": storage-s3 always "
             "has a lease, because nothing else keeps a second node away from a bucket");
     const PluginConfig* gateway = out.plugin(Slot::Gateway);
     if (gateway == nullptr) return;
     const auto refuse = [&](std::string_view key, const std::string& why) {
-        const Item* item = plugin_item(Slot::Gateway, key);
-        complaints_->add(item == nullptr ? Place{} : item->place,
+        complaints_->add(place_of(plugin_item(Slot::Gateway, key)),
                          "'plugin.gateway." + std::string(key) + "' " + why);
     };
     const bool secret = !gateway->setting("peer_secret_file").empty();

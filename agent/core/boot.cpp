@@ -161,10 +161,11 @@ void Core::publish(NodeRecord record, Condition condition, const std::string& et
     record.ttl_ms = static_cast<std::uint64_t>(env_.config.lease.ttl / kMs);
     record.store_id = store_id_;
     record.dead.reset();
-    // Only what this daemon itself killed and waited for, or what ran before this boot, counts as reaped. An incarnation of
-    // this very process ended with its lease: what it had open may still land. What another data directory left is not ours
-    // to kill.
-    if (env_.config.leftovers_reaped && incarnation_before_ == 0 && ours) record.reaped = before;
+    // Only what this daemon itself killed and waited for, or what ran before this boot, counts as reaped: what the record
+    // says when this process looks first. An incarnation that it asks for itself, even one of whose writing it hears nothing,
+    // may have something open that still lands. What another data directory left is not ours to kill.
+    if (!reaped_) reaped_ = env_.config.leftovers_reaped && ours ? before : 0;
+    if (ours) record.reaped = std::max(record.reaped, *reaped_);
     const Time asked = env_.lease_now();
     store_.put(key::node(env_.config.node_id),
                env_.codec.encode(record),
@@ -184,7 +185,6 @@ void Core::publish(NodeRecord record, Condition condition, const std::string& et
 
 void Core::published(const NodeRecord& record, const std::string& etag, Time asked) {
     incarnation_ = record.incarnation;
-    incarnation_before_ = record.incarnation;
     stage_ = BootStage::Open;
     boot_trouble_.clear();
     stranger_etag_.clear();

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "agent/core/control.hpp"
@@ -118,7 +119,7 @@ private:
     std::string boot_trouble_;
     Time boot_retry_ = kNever;
     std::uint64_t incarnation_ = 0;         // 0: none now
-    std::uint64_t incarnation_before_ = 0;  // the last one of this process
+    std::optional<std::uint64_t> reaped_;  // the last incarnation before this process, if it is reaped
     std::string store_id_;
     // Another instance's record under this node's id: what it was and since when (lease time).
     std::string stranger_etag_;

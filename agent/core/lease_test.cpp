@@ -142,6 +142,44 @@ TEST_CASE("what_is_on_its_way_to_the_store_when_the_lease_ends_is_answered_as_un
     CHECK(alone.rig.core.units().quiet());
 }
 
+TEST_CASE(
+    "an_incarnation_of_this_very_process_is_never_called_reaped_even_if_it_never_heard_of_it") {
+    auto bucket = std::make_shared<TestBucket>();
+    NodeRecord last;
+    last.id = "n1";
+    last.instance = leased_config("n1").instance_id;
+    last.incarnation = 4;
+    last.dead = 4;
+    testing::TableCodec codec;
+    bucket->put(key::node("n1"), codec.encode(last));
+    const auto stored = [&] {
+        return *codec.decode_node(bucket->objects.at(key::node("n1")).body);
+    };
+    bool lost = false;
+    const auto lose_the_first = [&](Rig& rig) {
+        rig.hook = [&](const Action& action) {
+            const auto* request = std::get_if<StoreRequest>(&action);
+            if (lost || request == nullptr || request->verb != StoreVerb::Put ||
+                request->key != key::node("n1"))
+                return false;
+            bucket->put(request->key, request->body);
+            lost = true;
+            return true;
+        };
+    };
+    Rig rig(leased_config("n1"), {}, lose_the_first, {"stream", 1, {}}, bucket);
+    REQUIRE(stored().incarnation == 5);
+    CHECK(stored().reaped == 4);
+    NodeRecord buried = stored();
+    buried.dead = 5;
+    bucket->put(key::node("n1"), codec.encode(buried));
+    rig.die(rig.serving(Kind::Storage), false);
+    rig.run_for(5 * kSecond);
+    CHECK(rig.core.ready());
+    CHECK(stored().incarnation == 6);
+    CHECK(stored().reaped == 4);
+}
+
 TEST_CASE("a_node_that_stops_says_so_in_its_record") {
     Alone alone;
     alone.rig.ask("a", alone.rig.now + kSecond);

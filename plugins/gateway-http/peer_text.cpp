@@ -247,9 +247,8 @@ std::string to_field(std::string_view text) {
     for (const char c : text) {
         const auto byte = static_cast<unsigned char>(c);
         // A blank at an end would be cut off on the way.
-        if (byte > 0x20 && byte < 0x7F && c != '%') {
-            out += c;
-        } else if (c == ' ' && !out.empty() && &c != &text.back()) {
+        const bool inner_blank = c == ' ' && !out.empty() && &c != &text.back();
+        if (inner_blank || (byte > 0x20 && byte < 0x7F && c != '%')) {
             out += c;
         } else {
             out += '%';

@@ -243,7 +243,7 @@ TEST_CASE("client_does_not_read_what_its_actor_says") {
         return counter(seen, "http_sockets_unread") == 1 &&
                counter(seen, "http_socket_messages_dropped") >= 1;
     }));
-    CHECK(supervisor.memory_kib() < 60'000);
+    CHECK(supervisor.keeps_less_than(60'000));
     other.text("afterwards");
     CHECK(other.next().payload == "afterwards");
     CHECK(supervisor.seen().closed.size() == 1);

@@ -200,7 +200,7 @@ TEST_CASE("client_sends_without_end_while_its_message_is_open") {
     CHECK(supervisor.seen().messages.size() == 1);
     CHECK(TestClient(supervisor.port()).ask(get("/actor/fixed/a")).status == 200);
     // A message and a read of it, and what the allocator makes of that.
-    CHECK(supervisor.memory_kib() < before_kib + 2048);
+    CHECK(supervisor.keeps_less_than(before_kib + 2048));
 }
 
 TEST_CASE("hostile frames end their own connection only") {
@@ -243,7 +243,7 @@ TEST_CASE("a flood of pings costs a pong at a time") {
     for (int i = 0; i < 500; ++i) pings += frame(kPing, std::string(125, 'p'));
     for (int i = 0; i < 400; ++i) REQUIRE(flood.send(pings));
     CHECK(TestClient(supervisor.port()).ask(get("/actor/fixed/a")).status == 200);
-    CHECK(supervisor.memory_kib() < 60'000);
+    CHECK(supervisor.keeps_less_than(60'000));
     flood.text("after all that");
     ServerFrame got = flood.next();
     while (got.opcode == kPong) got = flood.next();

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
@@ -352,6 +353,16 @@ std::uint64_t TestSupervisor::memory_kib() const {
     while (status >> word)
         if (word == "VmRSS:") status >> value;
     return value;
+}
+
+bool TestSupervisor::keeps_less_than(std::uint64_t kib) const {
+#if defined(__SANITIZE_ADDRESS__)
+    std::printf("skipped: the sanitizer keeps what was freed, %llu KiB say nothing\n",
+                static_cast<unsigned long long>(memory_kib()));
+    return kib != 0;
+#else
+    return memory_kib() < kib;
+#endif
 }
 
 int TestSupervisor::exit_code() {

@@ -118,8 +118,9 @@ private:
     BootStage stage_ = BootStage::Waiting;
     std::string boot_trouble_;
     Time boot_retry_ = kNever;
-    std::uint64_t incarnation_ = 0;         // 0: none now
-    std::optional<std::uint64_t> reaped_;  // the last incarnation before this process, if it is reaped
+    std::uint64_t incarnation_ = 0;  // 0: none now
+    std::optional<std::uint64_t>
+        reaped_;  // the last incarnation before this process, if it is reaped
     std::string store_id_;
     // Another instance's record under this node's id: what it was and since when (lease time).
     std::string stranger_etag_;

@@ -227,7 +227,8 @@ Worker* Worker::current() {
     const std::int64_t wall_end = wall_end_ns_;
     const std::int64_t due = sliced ? std::min(start_ns + slice_ns_, wall_end) : wall_end;
     active_ = 1;
-    if (wall_armed_ns_ == 0 || wall_armed_ns_ > due) arm_wall(due);
+    // One that should have come by now may have been set by a tick that the CPU's deadline cut off: it is set anew.
+    if (wall_armed_ns_ <= start_ns || wall_armed_ns_ > due) arm_wall(due);
 }
 
 Outcome Worker::run(Instance& instance, GuestCall call, void* arg, Deadlines deadlines) {
@@ -485,10 +486,11 @@ void Worker::interrupt(Stop why) {
     pending_ = static_cast<int>(why);
 }
 
+// The CPU's deadline may end a guest in the midst of this: what is believed to be set is so.
 void Worker::arm_wall(std::int64_t at_ns) {
-    wall_armed_ns_ = at_ns;
     const itimerspec spec = timer_at(std::max<std::int64_t>(at_ns, 1), 0);
     ::timer_settime(wall_timer_, TIMER_ABSTIME, &spec, nullptr);
+    wall_armed_ns_ = at_ns;
 }
 
 }  // namespace hf::wasm

@@ -107,6 +107,20 @@ TEST_CASE("the_cpu_limit_counts_all_slices_together") {
     stage.residents.drop(1);
 }
 
+// A slice's end and the CPU's deadline come at the same moment now and then: the next event has its slices all the same.
+TEST_CASE("a_cpu_deadline_that_cuts_off_the_end_of_a_slice_leaves_the_clock_running") {
+    Stage stage(wasm_of(actor("", kLoops)), {5 * kMs, 20'000 * kMs});
+    REQUIRE(stage.error == "");
+    const Slices slices(20 * kUs);
+    for (std::uint64_t unit = 1; unit <= 200; ++unit) {
+        Ran ran = stage.begin(unit);
+        REQUIRE(ran.ended == Ended::Preempted);
+        while (ran.ended == Ended::Preempted) ran = stage.go_on(unit);
+        CHECK(ran.ended == Ended::CpuDeadline);
+        stage.residents.drop(unit);
+    }
+}
+
 TEST_CASE("a_loop_around_host_calls_gives_way") {
     Stage stage(wasm_of(actor(kAllImports, R"(
         (func (export "actor_event") (param i32 i32 i32) (result i32)
